@@ -36,9 +36,11 @@ void PrefixLoader::Prepare(std::function<void()> work) {
   }
 }
 
-void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
+void PrefixLoader::Begin(int64_t number, std::vector<Read> reads,
+                         std::vector<std::shared_ptr<const StoredFile>> used) {
   auto load = std::make_unique<Load>();
   load->reads = std::move(reads);
+  load->used = std::move(used);
   load->done.number = number;
   absl::MutexLock lock(&mutex_);
   done_.reserve(done_.size() + loads_.size() + 1);  // so that threads which read need not
@@ -80,15 +82,17 @@ void PrefixLoader::Run() {
     Load* load = std::find_if(loads_.begin(), loads_.end(), [](const auto& load) {
                    return load->next < load->reads.size();
                  })->get();
+    const bool first = load->next == 0;
     const Read& read = load->reads[load->next++];
     const bool wanted = load->done.status.ok();
     mutex_.Unlock();
     absl::Status status;
     if (wanted) {
       try {
-        const std::string& path = read.file->path;
-        if (read.piece == 0) TouchPrefixFile(path);
-        status = ReadPrefixPiece(path, read.file->head.pieces[read.piece], read.out);
+        if (first) {
+          for (const auto& file : load->used) TouchPrefixFile(file->path);
+        }
+        status = ReadPrefixPiece(read.file->path, read.file->head.pieces[read.piece], read.out);
       } catch (...) {  // memory
         status = OutOfMemory();
       }

@@ -2,7 +2,7 @@
 // of its own: nobody waits for the disk who has something else to do.
 //
 //   PrefixLoader loader(threads, [] { ... tell the engine's thread ... });
-//   loader.Begin(number, {{file, piece, block}, ...});
+//   loader.Begin(number, {{file, piece, block}, ...}, stored->Files());
 //   ...
 //   for (PrefixLoader::Done& done : loader.TakeDone()) ...  // all is there, or done.status
 #ifndef LM_ENGINE_CACHE_PREFIX_LOADER_H_
@@ -42,8 +42,10 @@ class PrefixLoader {
     size_t piece = 0;
     absl::Span<char> out;  // of the piece's size; nobody else's until the load is done
   };
-  // Has them read, each held against its digest. The number is the caller's.
-  void Begin(int64_t number, std::vector<Read> reads);
+  // Has them read, each held against its digest; `used` are files that this is a use of, be they
+  // read or not. The number is the caller's.
+  void Begin(int64_t number, std::vector<Read> reads,
+             std::vector<std::shared_ptr<const StoredFile>> used = {});
 
   struct Done {
     int64_t number = 0;
@@ -57,6 +59,7 @@ class PrefixLoader {
  private:
   struct Load {
     std::vector<Read> reads;
+    std::vector<std::shared_ptr<const StoredFile>> used;
     size_t next = 0;      // to be read
     size_t finished = 0;  // reads
     Done done;

@@ -28,6 +28,14 @@ int64_t CommonTokens(absl::Span<const int32_t> a, absl::Span<const int32_t> b) {
 
 }  // namespace
 
+std::vector<std::shared_ptr<const StoredFile>> StoredPrefix::Files() const {
+  std::vector<std::shared_ptr<const StoredFile>> files;
+  for (const Part& part : parts) {
+    if (files.empty() || files.back() != part.file) files.push_back(part.file);
+  }
+  return files;
+}
+
 PrefixStore::PrefixStore(PrefixStoreOptions options) : options_(std::move(options)) {
   absl::MutexLock lock(&mutex_);
   std::error_code error;
@@ -322,6 +330,9 @@ void PrefixStore::Write(const PrefixKey& key, absl::Span<const int32_t> tokens, 
       return;
     }
   }
+  for (const Link& link : Chain(key, tokens.subspan(0, begin), /*pending=*/true)) {
+    job.goes_on_from.push_back(link.entry->file->path);
+  }
   const auto bytes = static_cast<int64_t>(job.data.size());
   jobs_.push_back(std::move(job));
   queued_bytes_ += bytes;
@@ -365,7 +376,10 @@ void PrefixStore::Run() {
               std::make_shared<StoredFile>(StoredFile{.path = job->path, .head = *std::move(head)});
         }
       }
-      if (status.ok()) MakeRoom();
+      if (status.ok()) {
+        for (const std::string& path : job->goes_on_from) TouchPrefixFile(path);
+        MakeRoom();
+      }
     } catch (...) {  // memory
       status = OutOfMemory();
     }

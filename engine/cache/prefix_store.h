@@ -64,7 +64,9 @@ struct StoredPrefix {
     int64_t index = 0;  // of the prompt's blocks of the class
   };
   int64_t tokens = 0;
-  std::vector<Part> parts = {};
+  std::vector<Part> parts = {};  // of one file after the other
+
+  std::vector<std::shared_ptr<const StoredFile>> Files() const;
 };
 
 struct PrefixStoreOptions {
@@ -152,6 +154,7 @@ class PrefixStore {
   struct Job {
     std::string path;
     PrefixDescription description;
+    std::vector<std::string> goes_on_from = {};  // paths
     std::vector<char> data;
   };
   // A file, and up to which token of those asked for it is of use.

@@ -179,7 +179,8 @@ void Engine::BeginLoads(const StepPlan& plan) {
               : model.BlockMemory(part.cache_class, table.blocks[part.cache_class][part.index]);
       reads.push_back({part.file, part.piece, memory});
     }
-    loader_->Begin(reinterpret_cast<intptr_t>(load.sequence), std::move(reads));
+    loader_->Begin(reinterpret_cast<intptr_t>(load.sequence), std::move(reads),
+                   load.stored->Files());
   }
 }
 

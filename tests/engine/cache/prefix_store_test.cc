@@ -381,6 +381,21 @@ TEST_F(PrefixStoreTest, WhatWasUsedLongestAgoGoes) {
   EXPECT_EQ(Given(*Open(), Join(Count(96, 3000), {1})), 96);
 }
 
+TEST_F(PrefixStoreTest, WhatANewFileGoesOnFromWasUsedByIt) {
+  auto store = Open("m", 14 * kBlockBytes);
+  auto write = [&](const PromptTokens& tokens) {
+    EXPECT_TRUE(Store(*store, tokens));
+    absl::SleepFor(absl::Milliseconds(20));  // files have times
+  };
+  write(Count(96));
+  write(Count(96, 1000));
+  write(Count(192));  // goes on from the first
+  write(Count(96, 2000));
+  EXPECT_EQ(Files().size(), 3u);
+  EXPECT_EQ(Given(*Open(), Join(Count(192), {1})), 192);
+  EXPECT_EQ(Given(*Open(), Join(Count(96, 1000), {1})), 0);
+}
+
 TEST_F(PrefixStoreTest, AFullDiskLosesNothingButTheStore) {
   auto store = Open();
   Store(*store, Count(96));

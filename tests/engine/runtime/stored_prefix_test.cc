@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -113,6 +114,25 @@ TEST_F(StoredPrefixTest, WhatIsUsedOnceIsNotStored) {
   Run(*engine, {specs_[0]});
   engine->Stop();
   EXPECT_EQ(engine->StoreState(), "0 prefixes");
+}
+
+TEST_F(StoredPrefixTest, WhatIsInMemoryCountsAsUsedWithWhatIsReadBehindIt) {
+  RequestSpec begins = specs_[0], longer = specs_[0];
+  for (int32_t n = 0; n < 95; ++n) longer.prompt.push_back(3 + n);
+  begins.store = {150};
+  longer.store = {249};
+  Run(*Start(), {begins, longer});
+  ASSERT_EQ(Files().size(), 2u);
+  auto engine = Start();
+  EXPECT_EQ(Run(*engine, {begins})[0].tokens_cached, 150);
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (const std::string& file : Files()) {
+    std::filesystem::last_write_time(file, now - std::chrono::hours(1));
+  }
+  EXPECT_EQ(Run(*engine, {longer})[0].tokens_cached, 249);
+  for (const std::string& file : Files()) {
+    EXPECT_GT(std::filesystem::last_write_time(file), now - std::chrono::minutes(1));
+  }
 }
 
 TEST_F(StoredPrefixTest, OfAnotherDatabaseTypeOrContextNothingIsFound) {
