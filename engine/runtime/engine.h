@@ -155,6 +155,7 @@ class Engine {
   absl::StatusOr<size_t> PickInStep(const StepPlan& plan);
   absl::Status AwaitStep(const StepPlan& plan);
   absl::Status RunStep(ModelStep step);
+  void DistrustBlocks();
   ModelStep MakeModelStep(const StepPlan& plan) const;
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
@@ -225,6 +226,7 @@ class Engine {
   Guesses guesses_;                 // of this step
   std::vector<Finished> finished_;  // of this step
   bool look_for_abandoned_ = false;
+  bool ops_failed_ = false;                          // a step's block operations, until FailBatch
   bool only_loads_ = false;                          // nothing can go on before one is done
   bool unsettled_ = true;                            // the model may have weights to lay out
   absl::Time settle_again_ = absl::InfinitePast();   // not before

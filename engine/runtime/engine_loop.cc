@@ -295,6 +295,15 @@ void Engine::Fail(const StepPlan& plan, const absl::Status& status) {
 
 // The forward pass failed, or was cut short because nobody waited for it any more.
 void Engine::FailBatch(const StepPlan& plan, const absl::Status& status) {
+  const absl::Time now = absl::Now();
+  // Copies that sequences go on from later, without tokens in this step, have not been made either.
+  if (std::exchange(ops_failed_, false)) {
+    for (std::unique_ptr<Sequence>& sequence : scheduler_->TakeRunning()) {
+      Generation error = sequence->TakeError(status, now);
+      Finish(std::move(sequence), std::move(error));
+    }
+    return;
+  }
   const bool abandoned =
       std::all_of(plan.entries.begin(), plan.entries.end(),
                   [](const StepEntry& e) { return e.sequence->request().abandoned(); });
@@ -302,7 +311,6 @@ void Engine::FailBatch(const StepPlan& plan, const absl::Status& status) {
     look_for_abandoned_ = true;  // be it that their cancelling has not been counted yet
     return;
   }
-  const absl::Time now = absl::Now();
   for (const StepEntry& entry : plan.entries) {
     Generation error = entry.sequence->TakeError(status, now);
     Finish(scheduler_->Finish(entry.sequence, /*keep=*/false), std::move(error));
@@ -518,6 +526,7 @@ void Engine::Recover() noexcept {
       speculator_ = MakeSpeculator();
       scheduler_ = MakeScheduler();
       scheduler_->DistrustBlocks();
+      ops_failed_ = false;  // nobody runs
       ReportQueue();
       return;
     } catch (...) {

@@ -97,7 +97,7 @@ absl::Status Engine::BeginStep(StepPlan* plan, size_t num_picked) {
     step.samples.push_back({.row = entry.row});
   }
   const absl::Status status = model.Begin(std::move(step));
-  if (!status.ok()) scheduler_->DistrustBlocks();
+  if (!status.ok()) DistrustBlocks();
   return status;
 }
 

@@ -47,8 +47,14 @@ absl::Status Engine::RunStep(ModelStep step) {
   absl::Status status = model.Launch(std::move(step));
   results_.cache_ops_done = false;
   if (status.ok()) status = model.Await(cancellation_->flag(), &results_);
-  if (!results_.cache_ops_done) scheduler_->DistrustBlocks();
+  if (!results_.cache_ops_done) DistrustBlocks();
   return status;
+}
+
+// The block operations of a step failed.
+void Engine::DistrustBlocks() {
+  scheduler_->DistrustBlocks();
+  ops_failed_ = true;
 }
 
 ModelStep Engine::MakeModelStep(const StepPlan& plan) const {

@@ -747,6 +747,12 @@ std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
   return finished;
 }
 
+std::vector<std::unique_ptr<Sequence>> Scheduler::TakeRunning() {
+  std::vector<std::unique_ptr<Sequence>> taken;
+  while (!running_.empty()) taken.push_back(Finish(running_.back().get(), /*keep=*/false));
+  return taken;
+}
+
 std::vector<std::unique_ptr<Sequence>> Scheduler::TakeIf(
     absl::FunctionRef<bool(const Sequence&)> condition) {
   std::vector<std::unique_ptr<Sequence>> taken = interactive_waiting_.TakeIf(condition);

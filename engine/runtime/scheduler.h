@@ -192,6 +192,7 @@ class Scheduler {
   // Ends a running sequence: its blocks go back, to the prefix tree if `keep` (all that it has
   // computed is right), else to the pool.
   std::unique_ptr<Sequence> Finish(Sequence* sequence, bool keep);
+  std::vector<std::unique_ptr<Sequence>> TakeRunning();  // all, without keeping anything
   // Ends all sequences, running or waiting, for which `condition` holds.
   std::vector<std::unique_ptr<Sequence>> TakeIf(absl::FunctionRef<bool(const Sequence&)> condition);
 

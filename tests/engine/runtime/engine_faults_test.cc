@@ -297,6 +297,27 @@ TEST_F(EngineFaultsTest, AFailedBlockOperationFailsItsStep) {
   EXPECT_GT(script_->zeroed, zeroed);  // nothing is trusted to be clear any more
 }
 
+// One that was admitted, and has to wait for its grammar, has a part of its prompt copied in a step
+// that it has no tokens in.
+TEST_F(EngineFaultsTest, AFailedBlockOperationFailsWhoCountsOnItInLaterSteps) {
+  Start({.grammar_work = 1});
+  const RequestSpec spec{.prompt = std::vector<int32_t>(41, 6), .options = {.max_tokens = 2}};
+  RequestSpec constrained = spec;
+  constrained.options.constraint = {AnswerConstraint::Kind::kRegex, "[a-c]{3}[a-z0-9]*"};
+  Generate(*engine_, spec);
+  script_->Pause();
+  const int64_t forwards = script_->forwards;
+  auto before = Submit({.prompt = {3}, .options = {.max_tokens = 5}});
+  script_->AwaitForward(forwards + 1);
+  auto in_step = Submit(spec), behind = Submit(constrained);
+  script_->block_errors = 1;
+  script_->Resume();
+  EXPECT_EQ(Await(before).status.message(), "the copy failed");
+  EXPECT_EQ(Await(in_step).status.message(), "the copy failed");
+  EXPECT_EQ(Await(behind).status.message(), "the copy failed");
+  ExpectHealthy();
+}
+
 TEST_F(EngineFaultsTest, MemoryThatRunsOutIsAnErrorForThoseUnderWay) {
   Start();
   for (int n : {1, 2, 5}) {
