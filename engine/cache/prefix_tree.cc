@@ -108,6 +108,11 @@ void PrefixTree::Lease::Truncate(int64_t tokens) {
   }
 }
 
+void PrefixTree::Lease::CountHit() {
+  if (node_ == nullptr) return;
+  for (Node* node = node_; node->parent != nullptr; node = node->parent) ++node->hits;
+}
+
 PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens, std::vector<WindowedPool> windowed,
                        KvBlockPool* states)
     : blocks_(pool), block_tokens_(block_tokens), states_(states) {
@@ -209,7 +214,6 @@ PrefixTree::Lease PrefixTree::Match(PrefixOwner owner, absl::Span<const int32_t>
   for (size_t i = 0; lease.tokens_ < path.tokens; ++i) {
     Node* node = node_at(i);
     Extend(node, std::min<int64_t>(block_tokens_, path.tokens - lease.tokens_), &lease);
-    ++node->hits;
   }
   for (size_t c = 0; c < windowed_.size(); ++c) {
     std::vector<int32_t>& blocks = lease.windowed_[c];

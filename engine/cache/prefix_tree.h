@@ -80,6 +80,8 @@ class PrefixTree {
     // Tokens of the prompt that the tree has runs of, used or not.
     int64_t known() const { return known_; }
 
+    // The match comes to be used: a hit of each of its runs.
+    void CountHit();
     // Keeps the first `tokens` tokens of the match and unpins the rest.
     void Truncate(int64_t tokens);
 

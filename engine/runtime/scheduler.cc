@@ -547,6 +547,7 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
     PlanPoints(sequence, step->plan.loads.back().stored->tokens, known);
     return Admission::kLoads;
   }
+  table.lease.CountHit();
   HeldState snapshot;
   if (options_.store != nullptr) snapshot = blocks_.HoldSnapshot(table);
   const std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
@@ -643,6 +644,7 @@ void Scheduler::OnLoaded(const Sequence* sequence, bool loaded, absl::Time now) 
     QueueOf(*done.sequence).PushFront(std::move(done.sequence));
     return;
   }
+  table.lease.CountHit();
   done.sequence->set_computed(static_cast<int32_t>(done.tokens));
   done.sequence->OnAdmitted(static_cast<int32_t>(done.tokens), now);
   tokens_reused_ += done.tokens;

@@ -329,7 +329,8 @@ TEST_F(PrefixTreeTest, RunsAreThePartsThatDoNotFork) {
   Insert("", "abcdefghXY");
   Insert("other", "secret");
   const absl::Time before = absl::Now();
-  tree_.Match("", Tokens("abcdefghijkl"), 12);
+  tree_.Match("", Tokens("abcdefghijkl"), 12).CountHit();
+  tree_.Match("", Tokens("abcdefghijkl"), 12);  // and does not come to use it
   const std::vector<PrefixTree::Run> runs = tree_.Runs("");
   ASSERT_EQ(runs.size(), 3u);
   // abcd efgh, then XY or ijkl mn.

@@ -214,6 +214,23 @@ TEST_F(SchedulerTest, NobodyIsAdmittedWhereMemoryIsPromised) {
   EXPECT_EQ(finished_, (std::vector<int>{1, 2}));
 }
 
+TEST_F(SchedulerTest, WhoWaitsForMemoryFindsAPrefixOnce) {
+  Make({.step_tokens = 200, .cache = CacheOf(12)});
+  auto hits = [this] { return scheduler_->blocks().CachedRuns("")[0].hits; };
+  Add(1, Prompt(64, 'A'), 1);
+  RunToEnd();
+  Add(2, Prompt(200, 'b'), 20);
+  Step();
+  Add(3, Join(Prompt(64, 'A'), Prompt(100, 'c')), 1);
+  for (int step = 0; step < 10; ++step) {
+    EXPECT_EQ(Step(), (Plan{{2, 1}}));
+    EXPECT_EQ(hits(), 0);
+  }
+  RunToEnd();
+  EXPECT_EQ(finished_, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(hits(), 1);
+}
+
 TEST_F(SchedulerTest, CopiesAPartlySharedBlockBeforeItIsWritten) {
   Make({.step_tokens = 200, .cache = CacheOf(100)});
   Add(1, Join(Prompt(40, 'p'), Prompt(10, 'a')), 1);
