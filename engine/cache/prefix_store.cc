@@ -274,12 +274,11 @@ void PrefixStore::Refuse(const std::shared_ptr<const StoredFile>& file, const ab
   absl::MutexLock lock(&mutex_);
   const auto entry = entries_.find(file->path);
   const bool is_known = entry != entries_.end() && entry->second->file == file;
-  if (is_known && other != nullptr) {
-    entry->second->file = std::move(other);
+  if (other != nullptr) {
+    if (is_known) entry->second->file = std::move(other);
     return;
   }
   if (is_known) entries_.erase(entry);
-  if (other != nullptr) return;
   if (!absl::IsNotFound(why)) Note(why);
   if (absl::IsFailedPrecondition(why)) refused_.insert(file->path);
 }
