@@ -1,6 +1,7 @@
 #include "engine/remote/chat_api.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +18,7 @@ namespace {
 using Kind = AnswerConstraint::Kind;
 
 constexpr int kTopLogprobs = 20;  // the most that these servers give
+constexpr double kMostLogprob = 0.01;  // which rounding makes of 0
 constexpr size_t kShown = 400;    // bytes of a server's words
 
 absl::Status AddSampling(const GenerationOptions& options, Dialect dialect, bool is_openais,
@@ -62,13 +64,6 @@ absl::Status AddSampling(const GenerationOptions& options, Dialect dialect, bool
     body->Add("chat_template_kwargs", *args);
   }
   return absl::OkStatus();
-}
-
-std::optional<int64_t> Count(const Json* json) {
-  if (json == nullptr || !json->is_integer() || json->number() < 0 || json->number() > 1e12) {
-    return std::nullopt;
-  }
-  return json->integer();
 }
 
 const Json* FindPath(const Json& json, std::initializer_list<absl::string_view> names) {
@@ -132,9 +127,9 @@ absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_v
     if (owner == "llamacpp") model.dialect = Dialect::kLlamaServer;
     if (owner == "library") model.dialect = Dialect::kOllama;
     if (owner == "tensorrt_llm") model.dialect = Dialect::kTrtllm;
-    model.context_length = Count(entry.Find("max_model_len")).value_or(0);
+    model.context_length = ReadCount(entry.Find("max_model_len")).value_or(0);
     const Json* context = FindPath(entry, {"meta", "n_ctx"});
-    if (model.context_length == 0) model.context_length = Count(context).value_or(0);
+    if (model.context_length == 0) model.context_length = ReadCount(context).value_or(0);
     return model;
   }
   return absl::NotFoundError(
@@ -191,10 +186,10 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
   const Json* error = event.Find("error");
   if (error != nullptr && !error->is_null()) return absl::UnavailableError(ErrorText(event.Dump()));
   if (const Json* usage = event.Find("usage")) {
-    if (auto count = Count(usage->Find("prompt_tokens"))) tokens_in = count;
-    if (auto count = Count(usage->Find("completion_tokens"))) tokens_out = count;
+    if (auto count = ReadCount(usage->Find("prompt_tokens"))) tokens_in = count;
+    if (auto count = ReadCount(usage->Find("completion_tokens"))) tokens_out = count;
     const Json* cached = FindPath(*usage, {"prompt_tokens_details", "cached_tokens"});
-    if (auto count = Count(cached)) tokens_cached = count;
+    if (auto count = ReadCount(cached)) tokens_cached = count;
   }
   const Json* choices = event.Find("choices");
   if (choices == nullptr || !choices->is_array() || choices->size() == 0) return absl::OkStatus();
@@ -218,12 +213,21 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     for (const Json& one : top != nullptr && top->is_array() ? top->array() : Json::Array()) {
       const Json* logprob = one.Find("logprob");
       if (logprob == nullptr || !logprob->is_number()) continue;
-      first.push_back({one.TextAt("token"), static_cast<float>(logprob->number())});
+      if (!(logprob->number() < kMostLogprob)) return BadAnswer("no logprob", one.Dump());
+      const double value = std::clamp<double>(logprob->number(), -FLT_MAX, 0);
+      first.push_back({one.TextAt("token"), static_cast<float>(value)});
     }
   }
   const std::string reason = choice.TextAt("finish_reason");
   if (!reason.empty()) finish = reason;
   return absl::OkStatus();
+}
+
+std::optional<int64_t> ReadCount(const Json* json) {
+  if (json == nullptr || !json->is_integer() || json->number() < 0 || json->number() > 1e12) {
+    return std::nullopt;
+  }
+  return json->integer();
 }
 
 std::string ErrorText(absl::string_view body) {

@@ -63,6 +63,8 @@ struct ChatAnswer {
   absl::Status AppendJson(const Json& event);
 };
 
+// A number of tokens, as a server gives it; nullopt where that is none.
+std::optional<int64_t> ReadCount(const Json* json);
 // The server's own words in the body of an error.
 std::string ErrorText(absl::string_view body);
 // Whether the body of a refusal (429) says that money is wanted, and no patience.

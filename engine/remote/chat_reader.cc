@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,13 @@
 #include "engine/base/status_macros.h"
 
 namespace lm {
+namespace {
+
+bool IsOneOf(absl::string_view word, std::initializer_list<absl::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace
 
 ChatReader::ChatReader(const RequestSpec* spec)
     : spec_(*spec),
@@ -59,10 +67,15 @@ absl::StatusOr<Generation> ChatReader::Read() {
   if (answer_.finish.empty()) {
     return absl::UnavailableError("the answer broke off before its end");
   }
+  if (IsOneOf(answer_.finish, {"abort", "error"})) {
+    return absl::UnavailableError(
+        absl::StrCat("the server has given the answer up (finish_reason ", answer_.finish, ")"));
+  }
   FinishText();
   Generation generation{.text = text_, .finish = FinishReason::kStop};
   CountTokens(&generation);
-  if (answer_.finish == "length" && !stops_.matched()) generation.finish = FinishReason::kLength;
+  const bool is_cut = IsOneOf(answer_.finish, {"length", "max_tokens", "model_length"});
+  if (is_cut && !stops_.matched()) generation.finish = FinishReason::kLength;
   if (answer_.finish == "content_filter") {
     generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
   } else if (const size_t nul = text_.find('\0'); nul != text_.npos) {
@@ -100,10 +113,9 @@ absl::Status ChatReader::ReadChoices(Generation* generation) const {
 }
 
 void ChatReader::CountTokens(Generation* generation) const {
-  auto number = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
-  generation->tokens_in = number(answer_.tokens_in.value_or(0));
-  generation->tokens_cached = number(answer_.tokens_cached.value_or(0));
-  generation->tokens_out = number(answer_.tokens_out.value_or(answer_.pieces));
+  generation->tokens_in = SaturatedTokens(answer_.tokens_in.value_or(0));
+  generation->tokens_cached = SaturatedTokens(answer_.tokens_cached.value_or(0));
+  generation->tokens_out = SaturatedTokens(answer_.tokens_out.value_or(answer_.pieces));
 }
 
 }  // namespace lm

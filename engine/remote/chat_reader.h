@@ -9,6 +9,8 @@
 #ifndef LM_ENGINE_REMOTE_CHAT_READER_H_
 #define LM_ENGINE_REMOTE_CHAT_READER_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,6 +22,11 @@
 #include "engine/text/thinking_filter.h"
 
 namespace lm {
+
+// A server may say any number.
+inline int32_t SaturatedTokens(int64_t tokens) {
+  return static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX));
+}
 
 // Not thread-safe.
 class ChatReader {

@@ -1,5 +1,6 @@
 #include "engine/remote/embedding_api.h"
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,21 @@ absl::Status NotThat(absl::string_view what, absl::string_view body) {
   return absl::UnavailableError(absl::StrCat("the server sent no ", what, ": ", ErrorText(body)));
 }
 
+std::optional<float> FiniteFloat(const Json& number) {
+  if (!number.is_number()) return std::nullopt;
+  const auto value = static_cast<float>(number.number());
+  return std::isfinite(value) ? std::optional<float>(value) : std::nullopt;
+}
+
+int64_t TokensOf(const Json& answer) {
+  const Json* usage = answer.Find("usage");
+  for (const char* name : {"prompt_tokens", "total_tokens"}) {
+    const auto count = ReadCount(usage != nullptr ? usage->Find(name) : nullptr);
+    if (count.has_value()) return *count;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string EmbeddingBody(absl::string_view text, const RemoteModel& model,
@@ -25,19 +41,22 @@ std::string EmbeddingBody(absl::string_view text, const RemoteModel& model,
   return body.Dump();
 }
 
-absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body) {
+absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body) {
   const std::optional<Json> json = Json::Parse(body);
   const Json* data = json.has_value() ? json->Find("data") : nullptr;
   const Json* numbers = data != nullptr && data->is_array() && data->size() > 0
                             ? data->array()[0].Find("embedding")
                             : nullptr;
-  if (numbers == nullptr || !numbers->is_array()) return NotThat("embedding", body);
-  std::vector<float> embedding;
-  for (const Json& number : numbers->array()) {
-    if (!number.is_number()) return NotThat("embedding", body);
-    embedding.push_back(static_cast<float>(number.number()));
+  if (numbers == nullptr || !numbers->is_array() || numbers->size() == 0) {
+    return NotThat("embedding", body);
   }
-  return embedding;
+  EmbeddingAnswer answer{{}, TokensOf(*json)};
+  for (const Json& number : numbers->array()) {
+    const std::optional<float> value = FiniteFloat(number);
+    if (!value.has_value()) return NotThat("embedding", body);
+    answer.numbers.push_back(*value);
+  }
+  return answer;
 }
 
 std::string RankedPair(absl::string_view query, absl::string_view text) {
@@ -55,17 +74,18 @@ std::string RerankBody(absl::string_view pair, const RemoteModel& model,
 }
 
 // Jina's form, {"results":[{"relevance_score":1.5}]}, or a list of {"score":1.5}.
-absl::StatusOr<std::vector<float>> ReadScore(absl::string_view body, Dialect dialect) {
+absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect) {
   const std::optional<Json> json = Json::Parse(body);
   const Json* list = json.has_value() ? json->Find("results") : nullptr;
   if (list == nullptr && json.has_value()) list = &*json;
   if (list == nullptr || !list->is_array() || list->size() != 1) return NotThat("score", body);
   const Json* score = list->array()[0].Find("relevance_score");
   if (score == nullptr) score = list->array()[0].Find("score");
-  if (score == nullptr || !score->is_number()) return NotThat("score", body);
-  const auto value = static_cast<float>(score->number());
-  if (dialect == Dialect::kLlamaServer) return std::vector<float>{value};
-  return std::vector<float>{value, 1 - value};
+  const std::optional<float> value = score != nullptr ? FiniteFloat(*score) : std::nullopt;
+  if (!value.has_value()) return NotThat("score", body);
+  EmbeddingAnswer answer{{*value}, TokensOf(*json)};
+  if (dialect != Dialect::kLlamaServer) answer.numbers.push_back(1 - *value);
+  return answer;
 }
 
 }  // namespace lm

@@ -15,17 +15,22 @@ namespace lm {
 // The body of a request for /embeddings, of a text.
 std::string EmbeddingBody(absl::string_view text, const RemoteModel& model,
                           const RemoteOptions& options);
-// Unavailable for what is no answer to that.
-absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body);
+// What a server says of a text, or of a pair: Generation::embedding.
+struct EmbeddingAnswer {
+  std::vector<float> numbers;
+  int64_t tokens_in;  // as the server counts them; 0: it does not
+};
+// Unavailable for what is no answer to that, or has a number that is none.
+absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body);
 
 // A query and a text, as RequestSpec::text has them.
 std::string RankedPair(absl::string_view query, absl::string_view text);
 // The body of a request for /rerank. REQUIRES: `pair` is a RankedPair.
 std::string RerankBody(absl::string_view pair, const RemoteModel& model,
                        const RemoteOptions& options);
-// The scores of the labels as Generation::embedding has them: one number; or, where the server has
-// made it a probability, that of the other label too. Unavailable for what is no such answer.
-absl::StatusOr<std::vector<float>> ReadScore(absl::string_view body, Dialect dialect);
+// The scores of the labels: one number; or, where the server has made it a probability, that of the
+// other label too. Unavailable as ReadEmbedding.
+absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect);
 
 }  // namespace lm
 

@@ -6,7 +6,6 @@
 
 #include "absl/strings/ascii.h"
 #include "engine/base/status_macros.h"
-#include "engine/remote/embedding_api.h"
 
 namespace lm {
 namespace {
@@ -40,6 +39,9 @@ bool RemoteCall::OnBody(int code, absl::string_view bytes) {
 void RemoteCall::OnDone(const HttpOutcome& outcome) {
   try {
     if (form_ == Form::kWhole && outcome.status.ok()) OnEvent(raw_);
+    if (spec().embed.has_value() && outcome.status.ok() && outcome.code == 200) {
+      embedding_ = spec().ranks ? ReadScore(raw_, dialect_) : ReadEmbedding(raw_);
+    }
   } catch (...) {  // no memory: an answer without an end
   }
   owner_->OnDone(this, outcome);
@@ -48,6 +50,7 @@ void RemoteCall::OnDone(const HttpOutcome& outcome) {
 // Handed out as it comes, where somebody looks on and it needs no proof.
 bool RemoteCall::OnEvent(const std::string& event) {
   const size_t before = reader_.text().size();
+  has_ended_ = has_ended_ || event == "[DONE]";
   if (!reader_.Append(event).ok()) return false;
   if (!has_first_token() && reader_.begun()) {
     first_token_ = absl::Now();
@@ -63,22 +66,34 @@ bool RemoteCall::OnEvent(const std::string& event) {
 
 absl::StatusOr<Generation> RemoteCall::Read() {
   if (!spec().embed.has_value()) return reader_.Read();
-  Generation generation{.finish = FinishReason::kStop};
-  ASSIGN_OR_RETURN(generation.embedding,
-                   spec().ranks ? ReadScore(raw_, dialect_) : ReadEmbedding(raw_));
-  return generation;
+  RETURN_IF_ERROR(embedding_.status());
+  return Generation{.finish = FinishReason::kStop, .embedding = embedding_->numbers};
 }
 
 int64_t RemoteCall::Unused(const HttpOutcome& outcome) const {
   if (!outcome.status.ok() || outcome.code != 200) return job.tokens;
   Generation counts;
-  reader_.CountTokens(&counts);
+  CountTokens(&counts);
   return counts.tokens_in > 0 ? job.tokens - counts.tokens_in - counts.tokens_out : 0;
+}
+
+void RemoteCall::CountTokens(Generation* generation) const {
+  reader_.CountTokens(generation);
+  if (embedding_.ok()) generation->tokens_in = SaturatedTokens(embedding_->tokens_in);
+}
+
+void RemoteCall::AddSpent(RemoteJob* to) const {
+  Generation counts;
+  CountTokens(&counts);
+  to->spent_in += counts.tokens_in;
+  to->spent_out += counts.tokens_out;
 }
 
 void RemoteCall::Measure(Generation* generation) const {
   const absl::Time now = absl::Now(), submitted = job.request->submitted();
-  reader_.CountTokens(generation);
+  CountTokens(generation);
+  generation->tokens_in = SaturatedTokens(job.spent_in + generation->tokens_in);
+  generation->tokens_out = SaturatedTokens(job.spent_out + generation->tokens_out);
   generation->queued = begun_ - submitted;
   generation->time_to_first_token = std::min(first_token_, now) - submitted;
   generation->total = now - submitted;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "engine/grammar/grammar.h"
 #include "engine/remote/chat_reader.h"
+#include "engine/remote/embedding_api.h"
 #include "engine/remote/event_stream.h"
 #include "engine/remote/network.h"
 #include "engine/runtime/request.h"
@@ -33,6 +34,7 @@ struct RemoteJob {
   LeftOut left_out = {};  // the server's refusals of it that were heeded
   bool repaired = false;  // a wrong answer was sent back
   bool is_canary = false;
+  int64_t spent_in = 0, spent_out = 0;  // tokens of answers that were sent back
   absl::Time not_before = absl::InfinitePast();
 };
 
@@ -63,9 +65,13 @@ class RemoteCall : public HttpHandler {
   absl::StatusOr<Generation> Read();
   // Sets the counts and times of *generation.
   void Measure(Generation* generation) const;
+  // Adds the tokens of this answer to those that the request has spent before its last one.
+  void AddSpent(RemoteJob* to) const;
   // Of job.tokens those that it did not take, as far as is known; negative: it took more.
   int64_t Unused(const HttpOutcome& outcome) const;
   bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
+  // Whether the answer's last event has come, however the transfer has ended.
+  bool has_ended() const { return has_ended_; }
 
   RemoteJob job;
   const size_t endpoint;  // where it is sent
@@ -73,6 +79,7 @@ class RemoteCall : public HttpHandler {
 
  private:
   bool OnEvent(const std::string& event);
+  void CountTokens(Generation* generation) const;
 
   // What the body of an answer is, by its first character: some servers stream nothing.
   enum class Form { kUnknown, kEvents, kWhole };
@@ -83,6 +90,8 @@ class RemoteCall : public HttpHandler {
   EventStream stream_;
   ChatReader reader_;
   std::string raw_;
+  absl::StatusOr<EmbeddingAnswer> embedding_ = absl::UnavailableError("no answer");
+  bool has_ended_ = false;
   const absl::Time begun_ = absl::Now();
   absl::Time first_token_ = absl::InfiniteFuture();
 };

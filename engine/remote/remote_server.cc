@@ -306,9 +306,11 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
 }
 
 void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
-  if (outcome.status.ok() && outcome.code != 0) pool_.Heard(call->endpoint);
+  if (outcome.status.ok() && outcome.code / 100 == 4) pool_.Heard(call->endpoint);
   if (call->job.request->abandoned()) {
     Conclude(*call, {.status = call->job.request->AbandonedStatus()});
+  } else if (outcome.code == 200 && call->has_ended()) {  // be it that the connection has not
+    Answered(call);
   } else if (absl::IsUnavailable(outcome.status)) {
     if (outcome.code == 0) pool_.Unreachable(call->endpoint, absl::Now());
     Failed(call, absl::UnavailableError(
@@ -345,6 +347,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
 }
 
 void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
+  pool_.Failed(call->endpoint, absl::Now());
   if (call->job.failures++ >= options_.retries) {
     Conclude(*call, {.status = std::move(why)});
     return;
@@ -369,12 +372,12 @@ void RemoteServer::Rejected(RemoteCall* call, int code) {
 }
 
 void RemoteServer::Answered(RemoteCall* call) {
-  pool_.Answered(call->endpoint);
   absl::StatusOr<Generation> generation = call->Read();
   if (!generation.ok()) {
     return Failed(call, absl::UnavailableError(absl::StrCat(pool_.url(call->endpoint), ": ",
                                                             generation.status().message())));
   }
+  pool_.Answered(call->endpoint);
   const RequestSpec& spec = call->spec();
   const AnswerConstraint& constraint = spec.options.constraint;
   const bool needs_proof = constraint.kind != Kind::kNone && !spec.wants_first_choices;
@@ -431,6 +434,7 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   absl::StatusOr<std::string> body = BodyOf(again);
   if (!body.ok()) return false;
   RemoteJob job = std::move(call->job);
+  call->AddSpent(&job);
   job.body = *std::move(body);
   job.repaired = true;
   SendAgain(std::move(job), absl::Now());

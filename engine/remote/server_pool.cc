@@ -97,6 +97,7 @@ void ServerPool::Over(size_t place, uint64_t prefix, int64_t unused) {
 
 void ServerPool::Answered(size_t place) {
   Endpoint& endpoint = endpoints_[place];
+  endpoint.failures = 0;
   endpoint.limit = std::min(most_, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
   endpoint.refused -= kNewest * endpoint.refused;
 }
@@ -107,6 +108,10 @@ void ServerPool::Unreachable(size_t place, absl::Time now) {
   if (endpoints_.size() > 1) endpoint.not_before = now + pause;
 }
 
+void ServerPool::Failed(size_t place, absl::Time now) {
+  if (endpoints_.size() > 1) Unreachable(place, now);
+}
+
 absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wanted,
                                    absl::Time now) {
   Endpoint& endpoint = endpoints_[place];
@@ -114,12 +119,13 @@ absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wa
   if (wanted > absl::ZeroDuration()) pause = wanted;
   endpoint.refused += kNewest * (1 - endpoint.refused);
   const bool crowded = endpoint.refused > kCrowded;
-  if (crowded) endpoint.not_before = std::max(endpoint.not_before, now + pause);
+  // Where there are others, the request goes to one of them.
+  const bool rests = crowded || endpoints_.size() > 1;
+  if (rests) endpoint.not_before = std::max(endpoint.not_before, now + pause);
   if (crowded && now - endpoint.cut > absl::Seconds(1)) {  // once for those sent together
     endpoint.limit = std::max(1.0, endpoint.limit / 2);
     endpoint.cut = now;
   }
-  // Where there are others, they may have room.
   return endpoints_.size() > 1 ? absl::ZeroDuration() : pause;
 }
 

@@ -3,7 +3,8 @@
 // Each has so many requests under way at most. Where many are refused (429, 503), fewer are sent,
 // and none for a while. The rows of a system prompt go where its prefix is; the first of them goes
 // alone, so that the prefix is there when the others come. A server that cannot be reached is left
-// out for a while, and asked by one request at a time until it answers.
+// out for a while, and asked by one request at a time until it answers; so is one of several that
+// fails.
 #ifndef LM_ENGINE_REMOTE_SERVER_POOL_H_
 #define LM_ENGINE_REMOTE_SERVER_POOL_H_
 
@@ -43,9 +44,11 @@ class ServerPool {
   void Over(size_t place, uint64_t prefix, int64_t unused);
 
   // And how it ended. The last two return how long the request itself is to wait.
-  void Heard(size_t place) { endpoints_[place].failures = 0; }  // whatever it said
+  void Heard(size_t place) { endpoints_[place].failures = 0; }  // it was asked what it cannot do
   void Answered(size_t place);
   void Unreachable(size_t place, absl::Time now);
+  // It gave no answer of use: where there are others, as if it could not be reached.
+  void Failed(size_t place, absl::Time now);
   absl::Duration Refused(size_t place, int refusals, absl::Duration wanted, absl::Time now);
   absl::Duration PauseAfter(int failures);
 
@@ -54,7 +57,7 @@ class ServerPool {
     std::string url = {};
     double limit = 0;  // of requests under way
     int active = 0;
-    int failures = 0;    // in a row: no answer at all
+    int failures = 0;    // in a row: no answer of use
     double refused = 0;  // of the last answers the share that was 429 or 503
     absl::Time not_before = absl::InfinitePast();
     absl::Time cut = absl::InfinitePast();       // when the limit was last lowered

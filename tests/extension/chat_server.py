@@ -130,7 +130,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path.endswith("/rerank"):
             return self.whole(200, {"model": "tiny", "results": [{"index": 0, "relevance_score": 1 / len(body["documents"][0])}]})
         if "input" in body:
-            return self.whole(200, {"data": [{"index": 0, "embedding": [float(len(body["input"])), 1.0]}]})
+            return self.whole(200, {"data": [{"index": 0, "embedding": [float(len(body["input"])), 1.0]}], "usage": {"prompt_tokens": words}})
         if self.server.events_sent is not None:
             return self.told_events()
         text = text or self.server.answer(body)
@@ -165,6 +165,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for event in [*events, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]:
                 self.event(event)
         self.chunk(b"")
+
+    def fault_unclean(self, body):
+        """All of an answer, and a connection that does not end."""
+        self.begin()
+        self.delta(content=self.server.answer(body))
+        self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        self.event(b"[DONE]")
+        self.close_connection = True
 
     def fault_busy(self, body):
         self.whole(429, {"error": {"message": "slow down"}})

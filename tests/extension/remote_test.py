@@ -84,6 +84,58 @@ class RemoteTest(RemoteCase):
         self.assertEqual(rows, [("re: b", None)] * 10)
         self.assertEqual(len(server.requests), 1)
 
+    def test_what_one_server_fails_at_another_does(self):
+        for fault in ("error", "cut"):
+            with self.subTest(fault=fault):
+                bad, good = self.server(faults=[fault]), self.server()
+                db = self.connect(json.dumps([bad.url, good.url]))
+                rows = db.execute("SELECT value, error FROM lm_each(?, NULL, '{\"cache\":false}')", (json.dumps([f"row {i}" for i in range(64)]),)).fetchall()
+                self.assertEqual(rows, [(f"re: row {i}", None) for i in range(64)])
+                self.assertLess(len(bad.requests), 32)
+
+    def test_servers_are_asked_again_when_they_want_it(self):
+        servers = [self.server(faults=["busy_told"]) for _ in range(2)]
+        db = self.connect(json.dumps([server.url for server in servers]))
+
+        def recover():
+            for server in servers:
+                server.faults = []
+        timer = threading.Timer(0.5, recover)
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.assertEqual(harness.value(db, "SELECT generate('x')"), "re: x")
+        self.assertLessEqual(sum(len(server.requests) for server in servers), 3)
+
+    def test_all_that_was_paid_is_counted(self):
+        answers = iter(["maybe", "yes"])
+        server = self.server(answer=constrained(lambda body: next(answers)))
+        db = self.connect(server.url, price_in=1e6, price_out=1e6)
+        row = json.loads(harness.value(db, "SELECT lm_try('x', NULL, '{\"choices\":[\"yes\",\"no\"]}')"))
+        self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], ["yes", 24, 6])
+        db.execute("SELECT lm_embed('five words are in here')").fetchall()
+        self.assertEqual(harness.value(db, "SELECT max(tokens_prefilled) FROM lm_stats WHERE model = 'default'"), 24 - 8 + 5)
+        rows = db.execute("SELECT lm_embed('five words are in ' || value, '{\"max_cost\":12,\"on_error\":\"null\"}') IS NULL FROM json_each('[1,2,3,4]')").fetchall()
+        self.assertEqual(len([1 for missing, in rows if missing]), 2)
+
+    def test_an_answer_that_is_given_up_is_none(self):
+        def stream(reason):
+            return b'data: {"choices":[{"delta":{"content":"half of it"},"finish_reason":"%s"}]}\n\ndata: [DONE]\n\n' % reason
+        for reason in (b"abort", b"error"):
+            server = self.server(events=stream(reason))
+            self.fails(self.connect(server.url, retries=1), "SELECT generate('x')", f"given the answer up.*{reason.decode()}")
+            self.assertEqual(len(server.requests), 2)
+        db = self.connect(self.server(events=stream(b"model_length")).url)
+        self.assertEqual(json.loads(harness.value(db, "SELECT lm_try('x')"))["finish"], "length")
+
+    def test_an_answer_is_whole_when_it_says_so(self):
+        server = self.server(faults=["unclean"])
+        self.assertEqual(harness.value(self.connect(server.url), "SELECT generate('x')"), "re: x")
+        self.assertEqual(len(server.requests), 1)
+
+    def test_numbers_that_are_none(self):
+        server = self.server(first=[("yes", 1e39), ("no", -1)], answer=constrained(lambda body: "yes"))
+        self.fails(self.connect(server.url, retries=0), "SELECT lm_if('x', 'Is it?')", "no logprob")
+
     def test_reasoning_is_dropped(self):
         server = self.server(answer=lambda body: "<think>\nhm, hm\n</think>\n\n42")
         db = self.connect(server.url)
