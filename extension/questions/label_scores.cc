@@ -20,6 +20,8 @@ namespace lm {
 namespace {
 
 using Group = std::vector<size_t>;  // of labels, ascending
+// Where the model is asked: behind so many bytes, which these labels have in common.
+using Point = std::pair<size_t, Group>;
 
 // Of what a point shares out, so much may lie on tokens that end within a character.
 constexpr double kNegligible = 1e-3;
@@ -76,6 +78,30 @@ Group Members(absl::Span<const std::string> labels, const Group& group, size_t b
   return members.empty() ? ended : members;
 }
 
+// The point of labels that go on alike, not before `end` and at a character's beginning.
+Point PointOf(absl::Span<const std::string> labels, Group members, size_t end) {
+  const size_t common = CommonBytes(labels, members);
+  while (end < common && !BeginsCharacter(labels[members.front()], end)) ++end;
+  return {std::min(end, common), std::move(members)};
+}
+
+// Those that go on with the same character together, as if each label were as probable.
+std::map<Point, double> SharesByCharacters(absl::Span<const std::string> labels, const Group& group,
+                                           size_t begun) {
+  std::map<absl::string_view, Group> groups;
+  for (size_t i : group) {
+    size_t end = begun;
+    while (end < labels[i].size() && (end == begun || !BeginsCharacter(labels[i], end))) ++end;
+    groups[absl::string_view(labels[i]).substr(begun, end - begun)].push_back(i);
+  }
+  std::map<Point, double> shares;
+  for (const auto& [character, members] : groups) {
+    shares[PointOf(labels, members, labels[members.front()].size())] =
+        static_cast<double>(members.size());
+  }
+  return shares;
+}
+
 absl::Status WithinCharacter(absl::Span<const std::string> labels, const Group& group) {
   return absl::UnimplementedError(absl::StrCat(
       "the model spells the characters in which the labels '", Printable(labels[group[0]]),
@@ -123,38 +149,40 @@ absl::StatusOr<std::optional<std::vector<double>>> ScoreLabels(const RowPrompt& 
   Group all(labels.size());
   std::iota(all.begin(), all.end(), size_t{0});
   const int32_t votes = row.options->generation.vote;
-  // Points, by the bytes before them: what comes to one comes from points before it.
-  std::map<std::pair<size_t, Group>, double> points;
+  // What comes to a point comes from points before it.
+  std::map<Point, double> points;
   if (all.size() == 1) scores[0] = 1;
-  if (all.size() > 1) points[{votes > 0 ? 0 : CommonBytes(labels, all), all}] = 1;
+  if (all.size() > 1) points[{0, all}] = 1;
   while (!points.empty()) {
     const auto node = points.extract(points.begin());
     const auto& [begun, group] = node.key();
     ASSIGN_OR_RETURN(const std::optional<Generation> answer, AskAt(row, labels, group, begun, ask));
     if (!answer.has_value()) return std::optional<std::vector<double>>();
     if (votes > 0) return std::optional(SharesOfVotes(labels, *answer, votes));
-    std::map<Group, double> shares;
+    std::map<Point, double> shares;
     double total = 0, stuck = 0;
     for (const FirstChoice& choice : answer->first_choices) {
       const double share = std::exp(double{choice.logprob});
-      const Group members = Members(labels, group, begun, choice.text);
+      Group members = Members(labels, group, begun, choice.text);
       if (members.empty()) continue;
-      const bool moves = members.size() == 1 || CommonBytes(labels, members) > begun;
+      Point point = PointOf(labels, std::move(members), begun + choice.text.size());
+      const bool moves = point.second.size() == 1 || point.first > begun;
       (moves ? total : stuck) += share;
-      if (moves) shares[members] += share;
+      if (moves) shares[std::move(point)] += share;
     }
     if (stuck > kNegligible * (total + stuck)) return WithinCharacter(labels, group);
-    // Where nothing is told, as in lm_explain, all are as probable.
+    // Where nothing is told, as in lm_explain, there are as many points as there may be.
     if (total == 0) {
-      for (size_t i : group) shares[{i}] = 1;
+      shares = SharesByCharacters(labels, group, begun);
       total = static_cast<double>(group.size());
     }
-    for (const auto& [members, share] : shares) {
+    for (const auto& [point, share] : shares) {
+      const Group& members = point.second;
       const double part = node.mapped() * share / total;
       if (members.size() == 1) {
         scores[members.front()] += part;
       } else {
-        points[{CommonBytes(labels, members), members}] += part;
+        points[point] += part;
       }
     }
   }

@@ -155,8 +155,10 @@ class RankCursor : public RowsCursor {
         for (const Generation* answer : {&answers[2 * i], &answers[2 * i + 1]}) {
           if (!answer->status.ok()) return OfText((*texts)[matches[i].first].key, answer->status);
         }
-        results.push_back(
-            (comparison.Score(answers[2 * i]) + 1 - comparison.Score(answers[2 * i + 1])) / 2);
+        // Exactly a half where both orders are as good.
+        const double lead =
+            comparison.Score(answers[2 * i]) - comparison.Score(answers[2 * i + 1]);
+        results.push_back((1 + lead) / 2);
       }
       return results;
     };
