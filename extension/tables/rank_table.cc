@@ -18,7 +18,8 @@
 // is for few candidates that the pointwise score cannot tell apart; score is NULL.
 //
 // The other options are generate()'s. query NULL and texts NULL give no rows, and a null in the
-// array has none. A text that fails ends the statement; with another on_error it has no row.
+// array has none. A text that fails ends the statement; with another on_error it has no row, but in
+// a tournament, where it is one of two.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -129,7 +130,7 @@ class RankCursor : public RowsCursor {
       if (answers[i].status.ok()) {
         text.score = relevance.Score(answers[i]);
       } else if (relevance.on_error() == OnError::kError) {
-        return OfText(text.key, answers[i].status);
+        return OfTexts(absl::StrCat("texts[", text.key, "]"), answers[i].status);
       }
     }
     std::erase_if(*texts, [](const RankedText& text) { return !text.score.has_value(); });
@@ -153,11 +154,14 @@ class RankCursor : public RowsCursor {
       std::vector<double> results;
       for (size_t i = 0; i < matches.size(); ++i) {
         for (const Generation* answer : {&answers[2 * i], &answers[2 * i + 1]}) {
-          if (!answer->status.ok()) return OfText((*texts)[matches[i].first].key, answer->status);
+          if (answer->status.ok()) continue;
+          const int64_t first = (*texts)[matches[i].first].key;
+          const int64_t second = (*texts)[matches[i].second].key;
+          return OfTexts(absl::StrCat("texts[", first, "] and texts[", second, "]"),
+                         answer->status);
         }
         // Exactly a half where both orders are as good.
-        const double lead =
-            comparison.Score(answers[2 * i]) - comparison.Score(answers[2 * i + 1]);
+        const double lead = comparison.Score(answers[2 * i]) - comparison.Score(answers[2 * i + 1]);
         results.push_back((1 + lead) / 2);
       }
       return results;
@@ -169,8 +173,8 @@ class RankCursor : public RowsCursor {
     return absl::OkStatus();
   }
 
-  static absl::Status OfText(int64_t key, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat("texts[", key, "]: ", status.message()));
+  static absl::Status OfTexts(absl::string_view which, const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(which, ": ", status.message()));
   }
 };
 
