@@ -63,12 +63,6 @@ absl::Status CheckNumber(const std::string& number) {
       absl::StrCat("'", Printable(number), "' is no number of a file or a batch"));
 }
 
-// Sleeps unless it is cancelled.
-void SleepUnless(absl::Duration length, const std::atomic<bool>& cancel) {
-  const absl::Time until = absl::Now() + length;
-  while (!cancel && absl::Now() < until) absl::SleepFor(absl::Milliseconds(5));
-}
-
 class HttpBatchApi : public BatchApi {
  public:
   HttpBatchApi(Network* network, std::string url, const RemoteOptions& options)

@@ -29,11 +29,13 @@ constexpr char kUnknownTokens[] =
     "the tokens of a model on the network are not known here, unless its option tokenizer names a "
     "GGUF file, or a directory, that has them";
 constexpr absl::Duration kListTimeout = absl::Seconds(30);
+constexpr absl::Duration kShortestWait = absl::Milliseconds(250);
 
-// What the server says of the model.
+// What the server says of the model. *asked_to_wait where it is busy, or loads the model yet.
 absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url,
                                         const RemoteOptions& options,
-                                        const std::atomic<bool>& cancel) {
+                                        const std::atomic<bool>& cancel,
+                                        std::optional<absl::Duration>* asked_to_wait) {
   HttpRequest request{.url = absl::StrCat(url, "/models"),
                       .headers = RemoteHeaders(options),
                       .timeout = kListTimeout};
@@ -42,6 +44,7 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
   const std::string& body = got.body;
   // Some gateways have no list.
   if (code == 404 && !options.model.empty()) return RemoteModel{.name = options.model};
+  if (code == 429 || code == 503) *asked_to_wait = got.outcome.retry_after;
   if (code != 200) {
     const absl::Status status =
         RejectionStatus(request.url, code, ErrorText(body), !options.key_env.empty());
@@ -64,9 +67,16 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   }
   ASSIGN_OR_RETURN(Network * network, Network::Get());
   absl::StatusOr<RemoteModel> model;
-  for (const std::string& url : urls) {
-    model = AskForModel(network, url, options, cancel);
-    if (!absl::IsUnavailable(model.status())) break;
+  for (int64_t failures = 0;; ++failures) {
+    std::optional<absl::Duration> asked_to_wait;
+    for (const std::string& url : urls) {
+      model = AskForModel(network, url, options, cancel, &asked_to_wait);
+      if (!absl::IsUnavailable(model.status())) break;
+    }
+    const bool again = absl::IsUnavailable(model.status()) && asked_to_wait.has_value();
+    if (!again || failures >= options.retries) break;
+    SleepUnless(std::max(*asked_to_wait, kShortestWait), cancel);
+    if (cancel) return absl::CancelledError("interrupted");
   }
   RETURN_IF_ERROR(model.status());
   if (options.dialect != Dialect::kAuto) model->dialect = options.dialect;

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/out_of_memory.h"
@@ -110,6 +111,11 @@ absl::StatusOr<Fetched> Fetch(Network* network, const HttpRequest& request,
     network->Run([network, waiting] { network->Abort(waiting->transfer); });
   }
   return fetched;
+}
+
+void SleepUnless(absl::Duration length, const std::atomic<bool>& cancel) {
+  const absl::Time until = absl::Now() + length;
+  while (!cancel && absl::Now() < until) absl::SleepFor(absl::Milliseconds(5));
 }
 
 absl::Status RejectionStatus(absl::string_view url, int code, absl::string_view words,

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "engine/remote/network.h"
 
 namespace lm {
@@ -38,6 +39,9 @@ using FetchSink = std::function<absl::Status(const Fetched& so_far, absl::string
 // is not called any more when this returns.
 absl::StatusOr<Fetched> Fetch(Network* network, const HttpRequest& request,
                               const std::atomic<bool>& cancel, const FetchSink& sink = nullptr);
+
+// Sleeps so long, or until `cancel` is set.
+void SleepUnless(absl::Duration length, const std::atomic<bool>& cancel);
 
 // What an answer of another code than 2xx means, with the server's own words. Unavailable where
 // another try may help; PermissionDenied says how a key is given, where there was none.

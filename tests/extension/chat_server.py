@@ -27,6 +27,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.fields = fields    # of requests: others are refused
         self.context = context  # most words of a prompt: a longer one is refused
         self.models = models  # instead of the list of them
+        self.loading = 0      # answers to a wish for that list before there is one
         self.streams = streams  # else a whole answer is sent, whatever is asked for
         self.events_sent = events  # instead of an answer; bytes: the whole stream
         self.dice = random.Random(seed)
@@ -87,6 +88,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
     def do_GET(self):
+        if self.server.loading:
+            self.server.loading -= 1
+            return self.whole(503, {"error": {"message": "Loading model"}})
         self.whole(200, self.server.models or {"object": "list", "data": [{"id": "tiny", "owned_by": self.server.owner, "max_model_len": 4096}]})
 
     def do_POST(self):

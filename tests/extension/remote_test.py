@@ -132,6 +132,14 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(self.connect(server.url), "SELECT generate('x')"), "re: x")
         self.assertEqual(len(server.requests), 1)
 
+    def test_a_server_that_loads_its_model_is_waited_for(self):
+        server = self.server()
+        server.loading = 2
+        self.assertEqual(harness.value(self.connect(server.url), "SELECT generate('x')"), "re: x")
+        server.loading = 5
+        self.fails(self.connect(server.url, retries=1, rpm=1000), "SELECT generate('x')", "503: Loading model")
+        self.assertEqual(server.loading, 3)
+
     def test_numbers_that_are_none(self):
         server = self.server(first=[("yes", 1e39), ("no", -1)], answer=constrained(lambda body: "yes"))
         self.fails(self.connect(server.url, retries=0), "SELECT lm_if('x', 'Is it?')", "no logprob")
