@@ -240,8 +240,8 @@ class JobsTest(unittest.TestCase):
                 if on_error == "error":
                     with self.assertRaisesRegex(sqlite3.OperationalError, "1 rows failed.*id 700: prompt must be text, got a BLOB"):
                         db.execute("SELECT * FROM lm_run('j')").fetchall()
-                    # What was under way beside it has been committed.
-                    self.assertGreater(harness.value(db, "SELECT count(answer) FROM t"), 100)
+                    # What was answered beside it has been committed: how much that is, is up to the machine.
+                    self.assertGreater(harness.value(db, "SELECT count(answer) FROM t"), 0)
                     continue
                 end = db.execute("SELECT total, done, failed FROM lm_run('j')").fetchall()[-1]
                 self.assertEqual(end, (1000, 999, 1))
