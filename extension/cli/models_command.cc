@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/command.h"
 #include "extension/cli/session.h"
@@ -89,6 +90,13 @@ absl::Status RunModels(const Arguments& arguments) {
         "FROM lm_inspect(?1)",
         {file});
     if (Session::interrupted()) return absl::CancelledError("interrupted");
+    if (!rows.ok() && arguments.Has("json")) {
+      Json object = Json::MakeObject();
+      object.Add("file", file);
+      object.Add("problem", rows.status().message());
+      std::printf("%s\n", object.Dump().c_str());
+      continue;
+    }
     if (!rows.ok()) {
       table.push_back({file, "", "", "", "", "", Beginning(rows.status().message(), kMostText)});
       continue;

@@ -58,12 +58,13 @@ absl::Status Similarity(Call& call) {
     ASSIGN_OR_RETURN(vectors[side], embedder.Vector(pending->answer().generation));
   }
   if (!known) return absl::OkStatus();
-  if (vectors[0].size() != vectors[1].size()) {
+  const bool only_counts = call.connection().only_counts();
+  if (vectors[0].size() != vectors[1].size() && !only_counts) {
     return absl::InvalidArgumentError(
         absl::StrCat("a and b must be vectors of one model, of the same length: a has ",
                      vectors[0].size(), " dimensions, b ", vectors[1].size()));
   }
-  sqlite3_result_double(call.context(), Cosine(vectors[0], vectors[1]));
+  sqlite3_result_double(call.context(), only_counts ? 0 : Cosine(vectors[0], vectors[1]));
   return absl::OkStatus();
 }
 

@@ -66,6 +66,8 @@ RowPrompt Embedder::Row(absl::StatusOr<std::optional<std::string>> text) const {
 
 absl::StatusOr<std::vector<float>> Embedder::Vector(const Generation& answer) const {
   std::vector<float> vector = answer.embedding;
+  // How long a model on the network makes them is not known where none is asked.
+  if (vector.empty() && options_->session().only_counts()) vector.resize(dimensions_);
   RETURN_IF_ERROR(CheckDimensions(dimensions_, static_cast<int64_t>(vector.size())));
   if (dimensions_ > 0) vector.resize(dimensions_);
   if (normalize_) Normalize(&vector);
