@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
@@ -64,6 +65,11 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   if (!options.key_env.empty() && std::getenv(options.key_env.c_str()) == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("key_env: there is no environment variable '", options.key_env, "'"));
+  }
+  const char* key = options.key_env.empty() ? "" : std::getenv(options.key_env.c_str());
+  if (absl::StrContains(key, '\n') || absl::StrContains(key, '\r')) {
+    return absl::FailedPreconditionError(absl::StrCat("key_env: the environment variable '",
+                                                      options.key_env, "' has more than one line"));
   }
   ASSIGN_OR_RETURN(Network * network, Network::Get());
   absl::StatusOr<RemoteModel> model;

@@ -117,6 +117,18 @@ class RemoteTest(RemoteCase):
         rows = db.execute("SELECT lm_embed('five words are in ' || value, '{\"max_cost\":12,\"on_error\":\"null\"}') IS NULL FROM json_each('[1,2,3,4]')").fetchall()
         self.assertEqual(len([1 for missing, in rows if missing]), 2)
 
+    def test_what_embeddings_will_ask_is_counted(self):
+        db = self.connect(self.server().url)
+        db.execute("CREATE TABLE texts AS SELECT 'text ' || value AS body, lm_embed('a') AS vector FROM json_each('[1,2,3]')")
+        for sql, rows in (("SELECT lm_embed(body, '{\"dimensions\":2}') FROM texts", 3),
+                          ("SELECT lm_similarity(vector, 'a question') FROM texts", 3),
+                          ("SELECT lm_similarity(body, 'a question', '{\"dimensions\":2}') FROM texts", 6)):
+            self.assertEqual(harness.value(db, "SELECT rows FROM lm_explain(?)", sql), rows)
+
+    def test_a_key_is_one_line(self):
+        os.environ["LM_TEST_LINES"] = "sk\r\nX-Evil: 1"
+        self.fails(self.connect(self.server().url, key_env="LM_TEST_LINES"), "SELECT generate('x')", "'LM_TEST_LINES' has more than one line")
+
     def test_an_answer_that_is_given_up_is_none(self):
         def stream(reason):
             return b'data: {"choices":[{"delta":{"content":"half of it"},"finish_reason":"%s"}]}\n\ndata: [DONE]\n\n' % reason
