@@ -248,6 +248,7 @@ class CliTest(unittest.TestCase):
         self.assertIsNone(problems["llama-q8_0.gguf"])
         (self.folder / "bad.gguf").write_text("GGUF?")
         self.assertIn("bad.gguf", self.ok("models", self.folder))
+        self.assertRegex(json.loads(self.ok("models", self.folder, "--json"))["problem"], "bad.gguf")
         self.fails(1, "nothing: no such file", "models", "nothing")
         # What a file says commands no terminal, and fills none.
         said = "evil\x1b[2J\u009b2J\n" + "\u00fc" * 5000
