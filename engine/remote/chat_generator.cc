@@ -30,7 +30,10 @@ constexpr char kUnknownTokens[] =
     "the tokens of a model on the network are not known here, unless its option tokenizer names a "
     "GGUF file, or a directory, that has them";
 constexpr absl::Duration kListTimeout = absl::Seconds(30);
+// For a server that is busy, or loads its model yet: three minutes in all, or as it asks.
 constexpr absl::Duration kShortestWait = absl::Milliseconds(250);
+constexpr absl::Duration kLongestWait = absl::Seconds(30);
+constexpr int kMostWaits = 12;
 
 // What the server says of the model. *asked_to_wait where it is busy, or loads the model yet.
 absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url,
@@ -45,7 +48,10 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
   const std::string& body = got.body;
   // Some gateways have no list.
   if (code == 404 && !options.model.empty()) return RemoteModel{.name = options.model};
-  if (code == 429 || code == 503) *asked_to_wait = got.outcome.retry_after;
+  if (code == 429 || code == 503) {
+    *asked_to_wait =
+        std::min(asked_to_wait->value_or(absl::InfiniteDuration()), got.outcome.retry_after);
+  }
   if (code != 200) {
     const absl::Status status =
         RejectionStatus(request.url, code, ErrorText(body), !options.key_env.empty());
@@ -73,16 +79,18 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   }
   ASSIGN_OR_RETURN(Network * network, Network::Get());
   absl::StatusOr<RemoteModel> model;
-  for (int64_t failures = 0;; ++failures) {
+  absl::Duration pause = kShortestWait;
+  for (int waits = 0;; ++waits) {
     std::optional<absl::Duration> asked_to_wait;
     for (const std::string& url : urls) {
       model = AskForModel(network, url, options, cancel, &asked_to_wait);
       if (!absl::IsUnavailable(model.status())) break;
     }
     const bool again = absl::IsUnavailable(model.status()) && asked_to_wait.has_value();
-    if (!again || failures >= options.retries) break;
-    SleepUnless(std::max(*asked_to_wait, kShortestWait), cancel);
+    if (!again || waits == kMostWaits) break;
+    SleepUnless(std::max(*asked_to_wait, pause), cancel);
     if (cancel) return absl::CancelledError("interrupted");
+    pause = std::min(2 * pause, kLongestWait);
   }
   RETURN_IF_ERROR(model.status());
   if (options.dialect != Dialect::kAuto) model->dialect = options.dialect;

@@ -71,7 +71,8 @@ absl::StatusOr<Generation> RemoteCall::Read() {
 }
 
 int64_t RemoteCall::Unused(const HttpOutcome& outcome) const {
-  if (!outcome.status.ok() || outcome.code != 200) return job.tokens;
+  const bool answers = outcome.code == 200 && (outcome.status.ok() || has_ended_);
+  if (!answers) return job.tokens;
   Generation counts;
   CountTokens(&counts);
   return counts.tokens_in > 0 ? job.tokens - counts.tokens_in - counts.tokens_out : 0;

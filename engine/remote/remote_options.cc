@@ -101,9 +101,9 @@ class Reader {
     return nullptr;
   }
   void Refuse(absl::string_view key, absl::string_view wanted, const Json& got) {
-    status_.Update(
-        absl::InvalidArgumentError(absl::StrCat(key, " must be ", wanted, ", got ", got.Dump())));
+    Fail(absl::StrCat(key, " must be ", wanted, ", got ", got.Dump()));
   }
+  void Fail(absl::string_view why) { status_.Update(absl::InvalidArgumentError(why)); }
   template <typename T>
   void Update(T* value, absl::StatusOr<T> read) {
     status_.Update(read.status());
@@ -155,17 +155,18 @@ absl::Status CheckMaySpeakTo(absl::string_view url) {
     return absl::InvalidArgumentError(
         absl::StrCat("path: '", url, "' is no http:// or https:// address"));
   }
+  // First, as a password is in no message.
+  const absl::string_view rest = url.substr(url.find("://") + 3);
+  if (absl::StrContains(rest.substr(0, rest.find_first_of("/?#")), '@')) {
+    return absl::InvalidArgumentError(
+        "path: no user or password in an address; key_env names a variable with a key");
+  }
   const absl::string_view host = HostOf(url);
   const bool odd =
       std::any_of(url.begin(), url.end(), [](char c) { return c <= ' ' || c == 0x7f; });
   if (odd || host.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("path: '", url, "' must be an address as in http://host:8000/v1"));
-  }
-  const absl::string_view rest = url.substr(url.find("://") + 3);
-  if (absl::StrContains(rest.substr(0, rest.find_first_of("/?#")), '@')) {
-    return absl::InvalidArgumentError(
-        "path: no user or password in an address; key_env names a variable with a key");
   }
   return CheckHost(host);
 }
@@ -219,7 +220,9 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
                          !absl::StrContains(value.string(), '\r') &&
                          name.find_first_of(": \r\n") == std::string::npos;
       if (!plain) {
-        reader.Refuse("headers", "an object of names and texts of one line", *headers);
+        // Without what it is, or the others are: they may be keys.
+        reader.Fail(absl::StrCat("headers must be an object of names and texts of one line, and ",
+                                 JsonString(name), " is none"));
         break;
       }
       options.headers.emplace_back(name, value.string());

@@ -312,9 +312,10 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
   } else if (outcome.code == 200 && call->has_ended()) {  // be it that the connection has not
     Answered(call);
   } else if (absl::IsUnavailable(outcome.status)) {
-    if (outcome.code == 0) pool_.Unreachable(call->endpoint, absl::Now());
-    Failed(call, absl::UnavailableError(
-                     absl::StrCat(pool_.url(call->endpoint), ": ", outcome.status.message())));
+    Failed(call,
+           absl::UnavailableError(
+               absl::StrCat(pool_.url(call->endpoint), ": ", outcome.status.message())),
+           /*reached=*/outcome.code != 0);
   } else if (!outcome.status.ok()) {
     Conclude(*call, {.status = outcome.status});
   } else if (outcome.code == 429 || outcome.code == 503) {
@@ -346,8 +347,8 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
   SendAgain(std::move(call->job), now + pause);
 }
 
-void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
-  pool_.Failed(call->endpoint, absl::Now());
+void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
+  pool_.Failed(call->endpoint, reached, absl::Now());
   if (call->job.failures++ >= options_.retries) {
     Conclude(*call, {.status = std::move(why)});
     return;

@@ -102,7 +102,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void Settle(RemoteCall* call, const HttpOutcome& outcome);
   void Answered(RemoteCall* call);
   void Refused(RemoteCall* call, const HttpOutcome& outcome);
-  void Failed(RemoteCall* call, absl::Status why);
+  void Failed(RemoteCall* call, absl::Status why, bool reached = true);
   void Rejected(RemoteCall* call, int code);
   void SendAgain(RemoteJob job, absl::Time when);
   bool SendWithout(RemoteCall* call, int code, absl::string_view words);

@@ -102,14 +102,13 @@ void ServerPool::Answered(size_t place) {
   endpoint.refused -= kNewest * endpoint.refused;
 }
 
-void ServerPool::Unreachable(size_t place, absl::Time now) {
+void ServerPool::Failed(size_t place, bool reached, absl::Time now) {
   Endpoint& endpoint = endpoints_[place];
+  const bool has_others = endpoints_.size() > 1;
+  if (reached && !has_others) return;
+  if (endpoint.not_before > now) return;  // those sent together fail together
   const absl::Duration pause = PauseOf(kFirstFailurePause, endpoint.failures++, ++dice_);
-  if (endpoints_.size() > 1) endpoint.not_before = now + pause;
-}
-
-void ServerPool::Failed(size_t place, absl::Time now) {
-  if (endpoints_.size() > 1) Unreachable(place, now);
+  if (has_others) endpoint.not_before = now + pause;
 }
 
 absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wanted,

@@ -46,9 +46,8 @@ class ServerPool {
   // And how it ended. The last two return how long the request itself is to wait.
   void Heard(size_t place) { endpoints_[place].failures = 0; }  // it was asked what it cannot do
   void Answered(size_t place);
-  void Unreachable(size_t place, absl::Time now);
-  // It gave no answer of use: where there are others, as if it could not be reached.
-  void Failed(size_t place, absl::Time now);
+  // No answer of use came. Where there are others that counts, and else where it was not reached.
+  void Failed(size_t place, bool reached, absl::Time now);
   absl::Duration Refused(size_t place, int refusals, absl::Duration wanted, absl::Time now);
   absl::Duration PauseAfter(int failures);
 

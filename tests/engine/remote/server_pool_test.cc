@@ -53,6 +53,23 @@ TEST(ServerPoolTest, WithoutLimitsNobodyWaits) {
   }
 }
 
+TEST(ServerPoolTest, OneOfSeveralThatFailsRestsOnceForThoseSentTogether) {
+  ServerPool pool({"http://a", "http://b"}, {});
+  const absl::Time now = absl::Now() + absl::Seconds(10);
+  for (int i = 0; i < 16; ++i) pool.Failed(0, /*reached=*/true, now);
+  absl::Time next = absl::InfiniteFuture();
+  EXPECT_EQ(pool.Choose(0, now, &next), 1);
+  EXPECT_LE(next, now + absl::Milliseconds(100));
+  EXPECT_EQ(pool.Choose(0, next, &next), 0);
+  // One that is alone is asked again at once.
+  ServerPool alone({"http://a"}, {});
+  for (int i = 0; i < 16; ++i) alone.Failed(0, /*reached=*/true, now);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(alone.Choose(0, now, &next), 0);
+    alone.Sent(0, 0, 1);
+  }
+}
+
 TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
   ServerPool pool({"http://a", "http://b"}, {.concurrency = 1, .rpm = 120});
   const absl::Time now = absl::Now() + absl::Seconds(10);
