@@ -35,6 +35,8 @@ void FinishWith(Request& request, const Generation& result, bool shared) noexcep
     if (shared && copy.status.ok()) {
       copy.remembered = true;
       copy.tokens_cached = copy.tokens_in;
+    } else if (shared) {
+      copy.tokens_in = copy.tokens_cached = copy.tokens_out = 0;
     }
   } catch (...) {
     copy.status = OutOfMemory();
