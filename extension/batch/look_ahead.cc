@@ -28,7 +28,7 @@ constexpr int64_t kSearched = 256;  // calls around the expected place of the st
 constexpr int kRowsAtATime = 1024;  // that the shadow is stepped, whether they have prompts or not
 // Calls of a step, of any kind, beyond where the statement may be: a recursion that ends by an
 // answer does not end by its absence.
-constexpr int64_t kMostCallsOfStep = 1 << 17;
+constexpr int64_t kMostCallsOfStep = 1 << 19;
 constexpr size_t kMostSqlBytes = 4 << 20;
 constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice should cost little
 constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
@@ -435,7 +435,7 @@ absl::Status LookAhead::WalkTo(const CallText& now) {
   now_ = &now;
   const absl::Cleanup found = [this] { now_ = nullptr; };
   while (walk_ == Walk::kAhead && now_ != nullptr) RETURN_IF_ERROR(StepOnce());
-  if (!placed_) Stop(OtherOrder());
+  if (!placed_ && walk_ != Walk::kFull) Stop(OtherOrder());
   return absl::OkStatus();
 }
 
@@ -460,7 +460,6 @@ bool LookAhead::IsPlace(const CallText& text, int64_t number) {
 
 absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site, RowPrompt row) {
   const void* const behind = path_.Enter(site);
-  ++num_foreseen_;
   if (++num_in_step_ > expected_ + kSearched + (kMostCallsOfStep << std::min(num_full_, 10))) {
     return FarEnough();
   }
@@ -470,6 +469,7 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
     return pending;
   }
   CallText text(row);
+  ++num_foreseen_;
   const bool distrusted = behind != nullptr && std::find(distrusted_.begin(), distrusted_.end(),
                                                          site) != distrusted_.end();
   if (IsPlace(text, num_walked_++) || distrusted) return Known(text);
