@@ -88,7 +88,7 @@ JobRun::~JobRun() {
   if (fork_guard_.forked() || rows_.empty()) return;
   // Without exceptions, and whatever comes of it: claims run out.
   const absl::Status committed =
-      Guarded([this] { return Commit(kPatienceAtTheEnd, Others::kGoBack); });
+      Guarded([this] { return CommitOnce(kPatienceAtTheEnd, Others::kGoBack); });
   if (committed.ok()) return;
   Guarded([this] {
     return database_->Transact([this] { return store_->Release(); }, kPatienceAtTheEnd);

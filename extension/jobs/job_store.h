@@ -94,8 +94,8 @@ class JobStore {
   // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
   enum class Outcome { kDone, kFailed, kLost };
   absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
-  // How many answers the target has refused by rolling back the whole transaction. When that is
-  // begun anew, they are failures without the target.
+  // How many answers the target has refused by rolling back the whole transaction. Who begins that
+  // anew has them as failures, without the target.
   size_t num_rolled_back() const { return rolled_back_.size(); }
   // Once Complete has been committed: this store does not claim the row again.
   void SetAside(int64_t number) { answered_.insert(number); }

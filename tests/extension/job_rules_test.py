@@ -199,12 +199,13 @@ class StorageTest(JobRulesTest):
         db = self.open(script="""
             CREATE TABLE short(id, value CHECK(id <> 2));
             CREATE TABLE loud(id, value);
-            CREATE TRIGGER no_twos BEFORE INSERT ON loud WHEN new.id = 2 BEGIN SELECT RAISE(ROLLBACK, 'no twos'); END;""")
+            CREATE TRIGGER no_twos BEFORE INSERT ON loud WHEN new.id >= 2 BEGIN SELECT RAISE(ROLLBACK, 'no twos'); END;""")
         for table, target in (("short", "INSERT OR ROLLBACK INTO short VALUES (:id, :value)"), ("loud", "INSERT INTO loud VALUES (:id, :value)")):
             with self.subTest(target=target):
                 self.add(db, name=table, target=target)
-                self.assertEqual(self.run_job(db, table), (3, 2, 1))
-                self.assertEqual([row for row, in db.execute(f"SELECT id FROM {table} ORDER BY id")], [1, 3])
+                kept = [1, 3] if table == "short" else [1]
+                self.assertEqual(self.run_job(db, table), (3, len(kept), 3 - len(kept)))
+                self.assertEqual([row for row, in db.execute(f"SELECT id FROM {table} ORDER BY id")], kept)
                 error = harness.value(db, "SELECT error FROM lm_job_rows WHERE job = ? AND state = 'failed'", table)
                 self.assertRegex(error, "the job's target: (CHECK constraint failed|no twos)")
 
