@@ -171,7 +171,7 @@ absl::StatusOr<std::optional<std::vector<double>>> ScoreLabels(const RowPrompt& 
       if (moves) shares[std::move(point)] += share;
     }
     if (stuck > kNegligible * (total + stuck)) return WithinCharacter(labels, group);
-    // Where nothing is told, as in lm_explain, there are as many points as there may be.
+    // Where nothing is told, as in lm_explain, there is a point wherever labels part.
     if (total == 0) {
       shares = SharesByCharacters(labels, group, begun);
       total = static_cast<double>(group.size());

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <deque>
 #include <memory>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -46,7 +49,10 @@ class Sample {
 
   absl::StatusOr<Tried> Ask() {
     const absl::Time began = absl::Now();
+    // Equal prompts are one in the totals, too.
+    std::set<std::tuple<std::string, std::vector<int32_t>, AdapterSet>> known;
     for (const RequestSpec& spec : totals_.sample) {
+      if (!known.emplace(spec.text, spec.prompt, spec.adapters).second) continue;
       absl::Status submitted = Submit(spec);
       if (absl::IsFailedPrecondition(submitted) && !under_way_.empty()) {
         // What those under way do not take is left for others.
