@@ -36,10 +36,9 @@ constexpr std::pair<absl::string_view, absl::string_view> kTemplateMarks[] = {
     {"[INST]", "mistral"},
     {"<|user|>", "phi"},
     {"<seed:bos>", "seed"},
-    // A name in a template's place.
-    {"chatml", "chatml"},
-    {"rwkv-world", "rwkv-world"},
 };
+// What may stand in a template's place.
+constexpr absl::string_view kTemplateNames[] = {"chatml", "rwkv-world"};
 
 void AddProblem(const absl::Status& status, ModelReport* report) {
   if (status.ok()) return;
@@ -94,6 +93,9 @@ int64_t MemoryOf(const TensorInfo& tensor) {
 
 std::string TemplateKind(const std::string& chat_template) {
   if (chat_template.empty()) return "";
+  for (absl::string_view name : kTemplateNames) {
+    if (chat_template == name) return chat_template;
+  }
   for (const auto& [mark, kind] : kTemplateMarks) {
     if (absl::StrContains(chat_template, mark)) return std::string(kind);
   }

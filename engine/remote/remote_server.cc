@@ -309,7 +309,7 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
   if (outcome.status.ok() && outcome.code / 100 == 4) pool_.Heard(call->endpoint);
   if (call->job.request->abandoned()) {
     Conclude(*call, {.status = call->job.request->AbandonedStatus()});
-  } else if (outcome.code == 200 && call->has_ended()) {  // be it that the connection has not
+  } else if (outcome.code == 200 && call->has_ended()) {  // the connection may have broken since
     Answered(call);
   } else if (absl::IsUnavailable(outcome.status)) {
     Failed(call,

@@ -169,6 +169,7 @@ TEST(InspectModelTest, KnowsTemplatesByTheirMarks) {
   EXPECT_EQ(TemplateKind("{{ bos_token }}<start_of_turn>"), "gemma");
   EXPECT_EQ(TemplateKind("{{ message.content }}"), "jinja");
   EXPECT_EQ(TemplateKind("rwkv-world"), "rwkv-world");
+  EXPECT_EQ(TemplateKind("{# not chatml #}{{ message.content }}"), "jinja");
 }
 
 TEST(InspectModelTest, WhatStaysInTheFileIsNoMemory) {
