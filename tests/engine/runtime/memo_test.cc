@@ -252,6 +252,22 @@ TEST_F(MemoTest, ErrorsAreNotRemembered) {
   EXPECT_FALSE(memo_.Submit(generator_, {.prompt = {}}, {"me"}).ok());
 }
 
+TEST_F(MemoTest, AnErrorThatManyWaitForIsPaidOnce) {
+  script_->error_token = 'e';
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 5; ++i) requests.push_back(Submit("e"));
+  script_->Resume();
+  int32_t tokens_in = 0;
+  for (const auto& request : requests) {
+    const Generation answer = Await(request);
+    EXPECT_FALSE(answer.status.ok());
+    tokens_in += answer.tokens_in;
+  }
+  EXPECT_EQ(tokens_in, Await(requests[0]).tokens_in);
+  EXPECT_GT(tokens_in, 0);
+}
+
 TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
   script_->step_time = absl::Milliseconds(5);
   script_->Pause();
