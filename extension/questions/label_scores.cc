@@ -78,9 +78,14 @@ Group Members(absl::Span<const std::string> labels, const Group& group, size_t b
   return members.empty() ? ended : members;
 }
 
-// The point of labels that go on alike, not before `end` and at a character's beginning.
+// The point of labels that go on alike, behind a token that ends at `end`: where they part. But
+// where one of them is the beginning of the others it is the next character, as there a token that
+// reaches beyond ("n", "one") says another thing than the end of the short one.
 Point PointOf(absl::Span<const std::string> labels, Group members, size_t end) {
   const size_t common = CommonBytes(labels, members);
+  const bool one_ends = std::any_of(members.begin(), members.end(),
+                                    [&](size_t i) { return labels[i].size() == common; });
+  if (!one_ends) return {common, std::move(members)};
   while (end < common && !BeginsCharacter(labels[members.front()], end)) ++end;
   return {std::min(end, common), std::move(members)};
 }

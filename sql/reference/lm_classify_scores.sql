@@ -1,7 +1,7 @@
 -- lm_classify_scores(text, labels [, instruction [, options]])  ->  label, probability
 --
 -- How probable each label is as lm_classify's answer, by the model's logits: they sum to 1. Where labels begin alike ("libs",
--- "libdevel"), the model is asked again behind each token that several have in common. Rows come in the order of `labels`.
+-- "libdevel"), the model is asked again behind what they have in common. Rows come in the order of `labels`.
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES
