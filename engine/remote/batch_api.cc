@@ -141,12 +141,13 @@ class HttpBatchApi : public BatchApi {
     request.timeout = kLongestBatchTransfer;
     request.max_bytes = kMostAnswerBytes;
     std::shared_ptr<ScratchFile> taken;
-    RETURN_IF_ERROR(Repeatedly(cancel, [&]() -> absl::Status {
+    RETURN_IF_ERROR(Repeatedly(cancel, [&](absl::Duration* wait) -> absl::Status {
       ASSIGN_OR_RETURN(taken, ScratchFile::Create());
       ASSIGN_OR_RETURN(const Fetched got, Fetch(network_, request, cancel,
                                                 [&](const Fetched&, absl::string_view bytes) {
                                                   return taken->Append(bytes);
                                                 }));
+      *wait = got.outcome.retry_after;
       return StatusOf(request, got);
     }));
     RETURN_IF_ERROR(taken->Flush());
@@ -165,21 +166,24 @@ class HttpBatchApi : public BatchApi {
                            !options_.key_env.empty());
   }
 
-  // Until it is no longer Unavailable.
+  // Until it is no longer Unavailable; *wait, zero at first, is how long the server wants no more.
   template <typename Body>
   absl::Status Repeatedly(const std::atomic<bool>& cancel, Body body) const {
     absl::Duration pause = kFirstLook;
     for (int64_t failures = 0;; ++failures) {
-      const absl::Status status = body();
+      absl::Duration wait = absl::ZeroDuration();
+      const absl::Status status = body(&wait);
       if (!absl::IsUnavailable(status) || failures >= options_.retries) return status;
-      SleepUnless(pause, cancel);
+      SleepUnless(std::max(pause, wait), cancel);
       if (cancel) return absl::CancelledError("the transfer was cancelled");
       pause = std::min(2 * pause, kLongestLook);
     }
   }
 
-  absl::StatusOr<Json> AskOnce(const HttpRequest& request, const std::atomic<bool>& cancel) const {
+  absl::StatusOr<Json> AskOnce(const HttpRequest& request, const std::atomic<bool>& cancel,
+                               absl::Duration* wait = nullptr) const {
     ASSIGN_OR_RETURN(const Fetched got, Fetch(network_, request, cancel));
+    if (wait != nullptr) *wait = got.outcome.retry_after;
     RETURN_IF_ERROR(StatusOf(request, got));
     std::optional<Json> json = Json::Parse(got.body);
     if (json.has_value() && json->is_object()) return *std::move(json);
@@ -189,8 +193,8 @@ class HttpBatchApi : public BatchApi {
 
   absl::StatusOr<Json> Ask(const HttpRequest& request, const std::atomic<bool>& cancel) const {
     Json answer;
-    RETURN_IF_ERROR(Repeatedly(cancel, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(answer, AskOnce(request, cancel));
+    RETURN_IF_ERROR(Repeatedly(cancel, [&](absl::Duration* wait) -> absl::Status {
+      ASSIGN_OR_RETURN(answer, AskOnce(request, cancel, wait));
       return absl::OkStatus();
     }));
     return answer;

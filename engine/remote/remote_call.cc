@@ -50,7 +50,7 @@ void RemoteCall::OnDone(const HttpOutcome& outcome) {
 // Handed out as it comes, where somebody looks on and it needs no proof.
 bool RemoteCall::OnEvent(const std::string& event) {
   const size_t before = reader_.text().size();
-  has_ended_ = has_ended_ || event == "[DONE]";
+  if (event == "[DONE]" && !std::exchange(has_ended_, true)) owner_->OnLastEvent(this);
   if (!reader_.Append(event).ok()) return false;
   if (!has_first_token() && reader_.begun()) {
     first_token_ = absl::Now();

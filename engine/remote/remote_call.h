@@ -45,6 +45,7 @@ class RemoteCall : public HttpHandler {
    public:
     virtual ~Owner() = default;
     virtual void OnFirstToken(RemoteCall* call) = 0;  // within a transfer
+    virtual void OnLastEvent(RemoteCall* call) = 0;   // likewise
     virtual void OnDone(RemoteCall* call, const HttpOutcome& outcome) = 0;
   };
 

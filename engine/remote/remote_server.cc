@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
+constexpr absl::Duration kLastEventToEnd = absl::Seconds(1);  // of an answer, on its connection
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
 // The same request with another text.
@@ -276,17 +277,32 @@ void RemoteServer::DropAbandoned() {
          [](const RemoteJob& job) { return job.request->AbandonedStatus(); });
   for (auto call = calls_.begin(); call != calls_.end();) {
     const std::shared_ptr<RemoteCall> one = *call++;
-    if (!one->job.request->abandoned()) continue;
-    const HttpOutcome outcome = {.status = one->job.request->AbandonedStatus()};
-    network_->Abort(one->transfer);
-    OnDone(one.get(), outcome);
+    if (one->job.request->abandoned()) {
+      EndTransfer(one.get(), {.status = one->job.request->AbandonedStatus()});
+    }
   }
+}
+
+void RemoteServer::EndTransfer(RemoteCall* call, const HttpOutcome& outcome) {
+  network_->Abort(call->transfer);
+  OnDone(call, outcome);
 }
 
 void RemoteServer::OnFirstToken(RemoteCall* call) {
   if (call->job.prefix == 0) return;
   pool_.Begun(call->endpoint, call->job.prefix);
   WakeAt(absl::Now());  // nothing can be begun within a transfer
+}
+
+// A connection that ends properly serves again; one that is kept open is not waited for.
+void RemoteServer::OnLastEvent(RemoteCall* call) {
+  network_->RunAt(absl::Now() + kLastEventToEnd, [self = shared_from_this(), call] {
+    const auto is_this = [call](const auto& one) { return one.get() == call; };
+    const auto found = std::find_if(self->calls_.begin(), self->calls_.end(), is_this);
+    if (found == self->calls_.end() || !(*found)->has_ended()) return;
+    const std::shared_ptr<RemoteCall> held = *found;
+    self->EndTransfer(call, {.code = 200});
+  });
 }
 
 void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {

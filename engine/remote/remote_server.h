@@ -90,6 +90,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void AskCanary(Kind kind);
   absl::StatusOr<RemoteJob> CanaryJob(RequestSpec spec) const;
   void DropAbandoned();
+  void EndTransfer(RemoteCall* call, const HttpOutcome& outcome);
   void DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
               absl::FunctionRef<absl::Status(const RemoteJob&)> why);
   void DropAll() noexcept;
@@ -98,6 +99,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   absl::StatusOr<std::string> BodyOf(const RequestSpec& spec) const;
 
   void OnFirstToken(RemoteCall* call) override;
+  void OnLastEvent(RemoteCall* call) override;
   void OnDone(RemoteCall* call, const HttpOutcome& outcome) override;
   void Settle(RemoteCall* call, const HttpOutcome& outcome);
   void Answered(RemoteCall* call);

@@ -162,47 +162,58 @@ class CalibrateCursor : public RowsCursor {
     ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> first, read(own.rest()));
     ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> other,
                      read(WithModel(own.rest(), large.model)));
-    ASSIGN_OR_RETURN(const std::vector<std::string> texts, Sample(sql, static_cast<size_t>(most)));
-    ASSIGN_OR_RETURN(std::vector<Compared> compared, Ask(question, texts, first, other));
+    ASSIGN_OR_RETURN(const std::vector<Sampled> sample,
+                     Sample(sql, static_cast<size_t>(most), first->generation.on_error));
+    ASSIGN_OR_RETURN(std::vector<Compared> compared, Ask(question, sample, first, other));
     if (compared.empty()) return absl::OkStatus();
     Weigh(std::move(compared), wanted, curve, own.rest(), large.model, rows);
     return absl::OkStatus();
   }
 
  private:
+  struct Sampled {
+    int64_t row = 0;  // of select_sql, from 1 on
+    std::string text;
+  };
+
   // Each row is as likely to be among them as any other.
-  absl::StatusOr<std::vector<std::string>> Sample(const std::string& sql, size_t most) {
+  absl::StatusOr<std::vector<Sampled>> Sample(const std::string& sql, size_t most,
+                                              OnError on_error) {
     constexpr uint64_t kSeed = 17;
     ASSIGN_OR_RETURN(QueryRows select,
                      QueryRows::PrepareTexts(connection().db(), sql, "select_sql"));
-    std::vector<std::string> texts;
-    for (uint64_t seen = 0;;) {
+    std::vector<Sampled> sample;
+    uint64_t seen = 0;
+    for (int64_t number = 1;; ++number) {
       ASSIGN_OR_RETURN(std::optional<QueryRow> row, select.Next());
-      if (!row.has_value()) return texts;
-      RETURN_IF_ERROR(row->prompt.status());
+      if (!row.has_value()) return sample;
+      if (!row->prompt.ok()) {
+        if (on_error == OnError::kError) return OfRow(number, row->prompt.status());
+        continue;
+      }
       if (!row->prompt->has_value()) continue;
       ++seen;
-      if (texts.size() < most) {
-        texts.push_back(**std::move(row->prompt));
+      if (sample.size() < most) {
+        sample.push_back({number, **std::move(row->prompt)});
       } else if (const uint64_t place = RandomBits(kSeed, seen) % seen; place < most) {
-        texts[place] = **std::move(row->prompt);
+        sample[place] = {number, **std::move(row->prompt)};
       }
     }
   }
 
   absl::StatusOr<std::vector<Compared>> Ask(const Question& question,
-                                            const std::vector<std::string>& texts,
+                                            const std::vector<Sampled>& sample,
                                             const std::shared_ptr<const CallOptions>& first,
                                             const std::shared_ptr<const CallOptions>& other) {
     std::vector<Compared> compared;
     AnswerQueue small, large;
     size_t pushed = 0;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      for (; pushed < texts.size() && small.HasRoom() && large.HasRoom(); ++pushed) {
-        RowPrompt row = question.Row(texts[pushed], first);
+    for (const Sampled& asked : sample) {
+      for (; pushed < sample.size() && small.HasRoom() && large.HasRoom(); ++pushed) {
+        RowPrompt row = question.Row(sample[pushed].text, first);
         row.weighs = !row.chooses;
         small.Push(std::move(row));
-        large.Push(question.Row(texts[pushed], other));
+        large.Push(question.Row(sample[pushed].text, other));
       }
       RETURN_IF_ERROR(small.AwaitFront(connection().db()));
       RETURN_IF_ERROR(large.AwaitFront(connection().db()));
@@ -213,7 +224,7 @@ class CalibrateCursor : public RowsCursor {
         compared.push_back(
             {question.ConfidenceIn(guess), question.AnswerOf(guess) == question.AnswerOf(truth)});
       } else if (first->generation.on_error == OnError::kError) {
-        return OfRow(static_cast<int64_t>(i) + 1, failed);
+        return OfRow(asked.row, failed);
       }
       small.Pop();
       large.Pop();

@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import threading
+import time
 import urllib.parse
 
 from chat_server import ChatServer, Handler
@@ -44,6 +45,7 @@ class BatchServer(ChatServer):
         self.kill_at = None
         self.steps = 0
         self.cuts = 0  # of downloads: so many break off half-way
+        self.rests_until = 0  # of time.monotonic(); whoever comes before is to come back in a second
         self.while_asked = lambda: None  # called while somebody asks for a batch
         self.state_lock = threading.Lock()
 
@@ -122,6 +124,8 @@ class BatchHandler(Handler):
         parts = url.path.split("/")[2:]
         if parts[0] not in ("files", "batches"):
             return super().do_GET()
+        if time.monotonic() < self.server.rests_until:
+            return self.whole(429, {"error": {"message": "slow down"}}, Retry_After="1")
         if len(parts) == 1:
             return self.reply(lambda: self.page(parts[0], query))
         if parts[0] == "batches":

@@ -270,6 +270,14 @@ class BatchTest(unittest.TestCase):
         db.execute("DELETE FROM lm_jobs")
         self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_batches"), 0)
 
+    def test_a_server_says_when_to_come_back(self):
+        server = self.server()
+        _, db = self.make(5)
+        self.register(db, server, retries=1)
+        self.assertEqual(self.submit(db), [("batch_1", "submitted", 5)])
+        server.rests_until = time.monotonic() + 0.9
+        self.assertEqual(harness.value(db, "SELECT done FROM lm_batch_poll('label')"), 5)
+
     def test_a_job_that_is_begun_anew_has_no_batches(self):
         server = self.server()
         _, db = self.make(5)

@@ -27,6 +27,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.fields = fields    # of requests: others are refused
         self.context = context  # most words of a prompt: a longer one is refused
         self.models = models  # instead of the list of them
+        self.stopped = threading.Event()
         self.loading = 0      # answers to a wish for that list before there is one
         self.streams = streams  # else a whole answer is sent, whatever is asked for
         self.events_sent = events  # instead of an answer; bytes: the whole stream
@@ -52,6 +53,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return self
 
     def __exit__(self, *_):
+        self.stopped.set()
         self.shutdown()
         self.server_close()
 
@@ -177,6 +179,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
         self.event(b"[DONE]")
         self.close_connection = True
+
+    def fault_kept(self, body):
+        """All of an answer, and a connection that is kept open."""
+        self.fault_unclean(body)
+        self.wfile.flush()
+        self.server.stopped.wait(60)
 
     def fault_busy(self, body):
         self.whole(429, {"error": {"message": "slow down"}})
