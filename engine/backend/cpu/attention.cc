@@ -1,8 +1,9 @@
 // Attention over the paged cache, each shared block read once for all that share it.
 //
 // The batch's tokens are put in the order of their block tables, so that those which share a prefix
-// are neighbours. A query tile is a few tokens in that order times the query heads of one KV head:
-// its rows read each block together as far as they share it. A chunk of 256 positions gives scores
+// are neighbours. A query tile is a few tokens in that order, which share a block that all of them
+// see, times the query heads of one KV head: its rows read each block together as far as they share
+// it. A chunk of 256 positions gives scores
 // (rows x 256) as products with the transposed keys, softmax weights, and the weighted values as
 // products again (attention_products.h). Each row's numbers are chains of their own, in ascending
 // positions, so they depend on neither the tile, nor who shares it, nor who computes which chunk.
@@ -57,32 +58,31 @@ class AttentionOp {
       : kernels_(kernels), q_(q), layer_(layer), options_(options), out_(out) {
     group_ = static_cast<int>(q.cols / layer.key_dim / layer.kv_heads);
     tile_queries_ = std::max(1, kTileRows / group_);
-    max_rows_ = tile_queries_ * group_;
     stride_ = (layer.value_dim + kAttentionPanel - 1) / kAttentionPanel * kAttentionPanel;
     products_ = MakeAttentionProducts(kernels, layer, group_, stride_);
   }
 
   // One KV head after the other, so that what a head's tiles share stays in the caches.
-  std::vector<QueryTile> MakeTiles(absl::Span<const Query> queries) const {
-    std::vector<QueryTile> tiles;
+  void MakeTiles(absl::Span<const Query> queries) {
     for (int32_t head = 0; head < layer_.kv_heads; ++head) {
       for (size_t begin = 0, end; begin < queries.size(); begin = end) {
-        int64_t first = queries[begin].position, last = 0;  // seen
-        for (end = begin; end < queries.size() && end - begin < size_t(tile_queries_) &&
-                          queries[end].blocks[0] == queries[begin].blocks[0];
-             ++end) {
-          const SeenRange seen = Seen(queries[end]);
-          first = std::min(first, seen.first);
-          last = std::max(last, seen.end - 1);
+        SeenRange seen = Seen(queries[begin]);  // by one of them
+        end = begin + 1;
+        while (end < queries.size() && end - begin < size_t(tile_queries_) &&
+               Share(queries[begin], queries[end])) {
+          const SeenRange next = Seen(queries[end++]);
+          seen = {std::min(seen.first, next.first), std::max(seen.end, next.end)};
         }
-        tiles.push_back({queries.subspan(begin, end - begin), head,
-                         static_cast<int>(first / kAttentionChunk),
-                         static_cast<int>(last / kAttentionChunk) + 1});
+        tiles_.push_back({queries.subspan(begin, end - begin), head,
+                          static_cast<int>(seen.first / kAttentionChunk),
+                          static_cast<int>((seen.end - 1) / kAttentionChunk) + 1});
+        max_rows_ = std::max(max_rows_, rows(tiles_.back()));
       }
     }
-    return tiles;
   }
+  const std::vector<QueryTile>& tiles() const { return tiles_; }
 
+  // After MakeTiles, for the largest of them.
   AttentionScratch TakeWork(ScratchLayout* layout) const {
     return AttentionScratch::Take(max_rows_, layout);
   }
@@ -112,6 +112,13 @@ class AttentionOp {
   }
   SeenRange Seen(const Query& query) const {
     return SeenBy(options_.window, query.position, query.context);
+  }
+  // Whether both see the first block that both may see. (Those behind a window are nobody's.)
+  bool Share(const Query& a, const Query& b) const {
+    const SeenRange of_a = Seen(a), of_b = Seen(b);
+    const int64_t first = std::max(of_a.first, of_b.first);
+    return first < std::min(of_a.end, of_b.end) &&
+           a.blocks[first / kKvBlockTokens] == b.blocks[first / kKvBlockTokens];
   }
   // Of the `count` positions from `begin` on, how many come before those that a query sees, and
   // before those behind them.
@@ -154,9 +161,10 @@ class AttentionOp {
   Tensor out_;
   int group_;
   int tile_queries_;
-  int max_rows_;
   int64_t stride_;
   std::unique_ptr<AttentionProducts> products_;
+  std::vector<QueryTile> tiles_;
+  int max_rows_ = 0;
 };
 
 template <typename F>
@@ -337,7 +345,8 @@ absl::Status CpuBackend::Attention(Tensor q, const KvLayer& layer, const Attenti
                                    Tensor out) {
   RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
   AttentionOp op(kernels_, q, layer, options, out);
-  std::vector<QueryTile> tiles = op.MakeTiles(SortedQueries(layer.cache_class));
+  op.MakeTiles(SortedQueries(layer.cache_class));
+  const std::vector<QueryTile>& tiles = op.tiles();
 
   ScratchLayout measure_work;
   op.TakeWork(&measure_work);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "engine/backend/check_arguments.h"
@@ -18,34 +19,37 @@ absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, Tensor bias, Activa
   RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, bias, activation, layer, out));
   const int64_t before = weight.rows - 1, channels = weight.cols;
   const int64_t weight_stride = weight.row_bytes / static_cast<int64_t>(sizeof(float));
-  const int64_t state_bytes = before * channels * sizeof(float);
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(state_bytes + channels * sizeof(float)));
-  float* zeros = reinterpret_cast<float*>(memory + state_bytes);
-  std::fill(zeros, zeros + channels, 0.0f);
-  for (const StepSequence& sequence : step().sequences) {
-    float* state = layer.data + sequence.state * layer.slot_stride;
-    // Input `i` of the sequence's tokens in this step; the ones before are negative.
-    auto input = [&](int64_t i) -> const float* {
-      if (i >= 0) return x.row<float>(sequence.first_row + i);
-      return sequence.first_position == 0 ? zeros : state + (before + i) * channels;
-    };
-    ForRows(sequence.num_tokens, channels, [&](int64_t begin, int64_t end) {
-      std::vector<const float*> rows(weight.rows);
-      for (int64_t t = begin; t < end; ++t) {
-        for (int64_t j = 0; j <= before; ++j) rows[j] = input(t - before + j);
-        kernels_.conv(rows.data(), weight.row<float>(0), weight_stride,
-                      static_cast<int>(weight.rows), channels,
-                      bias.empty() ? nullptr : bias.row<float>(0), activation == Activation::kSilu,
-                      out.row<float>(sequence.first_row + t));
-      }
-    });
-    // By way of scratch: some of the next state may be of this one.
-    for (int64_t i = 0; i < before; ++i) {
-      std::memcpy(memory + i * channels * sizeof(float), input(sequence.num_tokens - before + i),
+  const absl::Span<const StepSequence> sequences = step().sequences;
+  const std::vector<float> zeros(channels);
+  auto state = [&](const StepSequence& s) { return layer.data + s.state * layer.slot_stride; };
+  // Input `i` of a sequence's tokens in this step; the ones before are negative.
+  auto input = [&](const StepSequence& s, int64_t i) -> const float* {
+    if (i >= 0) return x.row<float>(s.first_row + i);
+    return s.first_position == 0 ? zeros.data() : state(s) + (before + i) * channels;
+  };
+  ForRows(x.rows, channels, [&](int64_t begin, int64_t end) {
+    auto of_row = std::upper_bound(sequences.begin(), sequences.end(), begin,
+                                   [](int64_t row, const auto& s) { return row < s.first_row; });
+    std::vector<const float*> rows(weight.rows);
+    for (int64_t row = begin; row < end; ++row) {
+      while (of_row != sequences.end() && row == of_row->first_row) ++of_row;
+      const StepSequence& s = *std::prev(of_row);
+      for (int64_t j = 0; j <= before; ++j) rows[j] = input(s, row - s.first_row - before + j);
+      kernels_.conv(rows.data(), weight.row<float>(0), weight_stride, static_cast<int>(weight.rows),
+                    channels, bias.empty() ? nullptr : bias.row<float>(0),
+                    activation == Activation::kSilu, out.row<float>(row));
+    }
+  });
+  // Only now: a prompt's tokens are computed side by side, all from the state before them. A row of
+  // the next state may be one of this state, behind those that it is written over.
+  const auto count = static_cast<int64_t>(sequences.size());
+  ForWork(count, count * before * channels, [&](int64_t i) {
+    const StepSequence& s = sequences[i];
+    for (int64_t j = 0; j < before; ++j) {
+      std::memcpy(state(s) + j * channels, input(s, s.num_tokens - before + j),
                   channels * sizeof(float));
     }
-    std::memcpy(state, memory, state_bytes);
-  }
+  });
   return absl::OkStatus();
 }
 
