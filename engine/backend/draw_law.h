@@ -12,8 +12,9 @@
 
 namespace lm {
 
-// Of this law: another number where the same seed would draw another token.
-inline constexpr int kDrawLaw = 2;
+// Of this law, and of which numbers it is given: another one where the same seed would draw another
+// token.
+inline constexpr int kDrawLaw = 3;
 
 inline constexpr int kWeightBits = 40;
 inline constexpr uint64_t kGreatestWeight = uint64_t{1} << kWeightBits;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/digest.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
@@ -51,6 +52,12 @@ double LogProbability(absl::Span<const float> logits, absl::Span<const uint64_t>
   return logits[token] - LogSumExp(logits, mask);
 }
 
+// The prompt's own: of a table's rows, each is drawn by other numbers, under one seed too.
+uint64_t DrawSeed(const RequestSpec& spec) {
+  const auto* const bytes = reinterpret_cast<const char*>(spec.prompt.data());
+  return DigestOf({bytes, spec.prompt.size() * sizeof(spec.prompt[0])}, spec.options.seed).low;
+}
+
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
@@ -63,6 +70,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
       tokens_(request_->spec().prompt),
       given_tokens_(prompt_tokens_),
+      draw_seed_(DrawSeed(request_->spec())),
       priority_(request_->priority()),
       answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
@@ -195,7 +203,7 @@ SamplingRow Sequence::SampleBehind(absl::Span<const int32_t> context,
                                  .top_k = options.top_k,
                                  .top_p = options.top_p,
                                  .min_p = options.min_p,
-                                 .seed = options.seed},
+                                 .seed = draw_seed_},
                      .context = context,
                      .allowed = allowed};
 }

@@ -248,6 +248,7 @@ class Sequence {
   const int32_t prompt_tokens_;
   std::vector<int32_t> tokens_;
   int32_t given_tokens_;  // the prompt and what every answer begins with
+  const uint64_t draw_seed_;
   Priority priority_;
   int32_t computed_ = 0;
   int64_t last_planned_ = 0;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "engine/base/utf8.h"
@@ -96,6 +97,20 @@ TEST_F(EngineTest, TextIsAlwaysUtf8) {
     const Generation result = Generate(*engine_, {.prompt = {1, 2, 3}, .options = options});
     EXPECT_EQ(ValidUtf8Prefix(result.text), result.text.size());
   }
+}
+
+TEST_F(EngineTest, PromptsUnderOneSeedAreDrawnIndependently) {
+  Start();
+  // So hot that whatever the logits, a number leads to the same token.
+  const GenerationOptions options{.max_tokens = 1, .temperature = 1e9, .seed = 3};
+  std::set<int32_t> drawn;
+  for (int32_t i = 0; i < 60; ++i) {
+    const RequestSpec spec{.prompt = {1, i, 2}, .options = options};
+    const std::vector<int32_t> tokens = Generate(*engine_, spec).tokens;
+    EXPECT_EQ(Generate(*engine_, spec).tokens, tokens);
+    drawn.insert(tokens.empty() ? kImEnd : tokens[0]);
+  }
+  EXPECT_GT(drawn.size(), 30u);
 }
 
 TEST_F(EngineTest, ScoresAPrompt) {
