@@ -91,7 +91,7 @@ std::vector<DeviceInfo> ListDevices() {
   std::vector<DeviceInfo> devices = {{.device = "cpu",
                                       .name = CpuName(),
                                       .features = std::string(IsaName(BestIsa())),
-                                      .memory_bytes = PhysicalMemoryBytes(),
+                                      .memory_bytes = AvailableMemoryBytes(),
                                       .threads = DefaultThreads()}};
   absl::StatusOr<std::vector<CudaDeviceInfo>> gpus = ListCudaDevices();
   if (!gpus.ok()) {

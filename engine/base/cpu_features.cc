@@ -79,9 +79,10 @@ std::string CpuName() {
   return "";
 }
 
-int64_t PhysicalMemoryBytes() {
+int64_t AvailableMemoryBytes() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
+  const int64_t physical = pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
+  return std::min(physical, CgroupMemoryBytes());
 }
 
 int AvailableCpus() { return std::min(static_cast<int>(AllowedCpus().size()), CgroupQuotaCpus()); }

@@ -36,8 +36,9 @@ std::vector<Isa> IsasUpTo(absl::string_view name, std::vector<Isa> isas);
 // The processor's own name; empty where the system does not tell.
 std::string CpuName();
 
-// The machine's memory; 0 where the system does not tell.
-int64_t PhysicalMemoryBytes();
+// The memory this process may really have: the machine's, limited by the cgroup's; 0 where the
+// system does not tell.
+int64_t AvailableMemoryBytes();
 
 // The CPUs this process may really use: its affinity mask, limited by the cgroup's quota. >= 1.
 int AvailableCpus();

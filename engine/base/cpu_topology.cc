@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -15,6 +16,7 @@ namespace lm {
 namespace {
 
 constexpr int kUnlimited = 1 << 20;
+constexpr int64_t kUnlimitedBytes = int64_t{1} << 62;
 constexpr int kMostCpus = 1 << 16;
 
 std::string FirstLine(const std::string& path) {
@@ -45,10 +47,21 @@ int QuotaOfVersion1(const std::string& folder) {
   return limited ? CpusOf(quota, period) : kUnlimited;
 }
 
+// memory.max, or memory.limit_in_bytes: bytes, or "max"; version 1 has a great number for that.
+int64_t LimitIn(const std::string& file) {
+  int64_t bytes = 0;
+  const bool limited = absl::SimpleAtoi(FirstLine(file), &bytes) && bytes > 0;
+  return limited ? std::min(bytes, kUnlimitedBytes) : kUnlimitedBytes;
+}
+int64_t LimitOfVersion2(const std::string& folder) { return LimitIn(folder + "/memory.max"); }
+int64_t LimitOfVersion1(const std::string& folder) {
+  return LimitIn(folder + "/memory.limit_in_bytes");
+}
+
 // The least quota of a group and those above it.
 template <typename F>
-int LeastQuota(const std::string& mount, absl::string_view group, F quota_of) {
-  int least = quota_of(mount);
+auto LeastQuota(const std::string& mount, absl::string_view group, F quota_of) {
+  auto least = quota_of(mount);
   std::string folder = mount;
   for (const absl::string_view name : absl::StrSplit(group, '/', absl::SkipEmpty())) {
     if (name == "..") break;  // of another namespace
@@ -56,6 +69,25 @@ int LeastQuota(const std::string& mount, absl::string_view group, F quota_of) {
     least = std::min(least, quota_of(folder));
   }
   return least;
+}
+
+// Of the process's group and those above it, the least that either version says.
+template <typename F, typename G>
+auto OfCgroup(const std::string& root, absl::string_view controller, F of_version2, G of_version1) {
+  const std::string mount = root + "/sys/fs/cgroup";
+  std::string group2 = "/", group1 = "/";
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // "0::/a/b", or "4:cpu,cpuacct:/a/b".
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    if (parts[0] == "0" && parts[1].empty()) group2 = parts[2];
+    for (const absl::string_view name : absl::StrSplit(parts[1], ',')) {
+      if (name == controller) group1 = parts[2];
+    }
+  }
+  return std::min(LeastQuota(mount, group2, of_version2),
+                  LeastQuota(absl::StrCat(mount, "/", controller), group1, of_version1));
 }
 
 // Those with at least half of the greatest capacity, where the system tells.
@@ -94,20 +126,11 @@ std::set<int> ParseCpuList(absl::string_view list) {
 }
 
 int CgroupQuotaCpus(const std::string& root) {
-  const std::string mount = root + "/sys/fs/cgroup";
-  std::string group2 = "/", group1 = "/";
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // "0::/a/b", or "4:cpu,cpuacct:/a/b".
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    if (parts[0] == "0" && parts[1].empty()) group2 = parts[2];
-    for (const absl::string_view controller : absl::StrSplit(parts[1], ',')) {
-      if (controller == "cpu") group1 = parts[2];
-    }
-  }
-  return std::min(LeastQuota(mount, group2, QuotaOfVersion2),
-                  LeastQuota(mount + "/cpu", group1, QuotaOfVersion1));
+  return OfCgroup(root, "cpu", QuotaOfVersion2, QuotaOfVersion1);
+}
+
+int64_t CgroupMemoryBytes(const std::string& root) {
+  return OfCgroup(root, "memory", LimitOfVersion2, LimitOfVersion1);
 }
 
 std::set<int> FastCores(const std::set<int>& cpus, const std::string& root) {

@@ -1,8 +1,9 @@
-// What the system says about its CPUs and how much of them a process may have. Every path is below
-// `root`, which is empty but in tests; a file that is not there says nothing.
+// What the system says about its CPUs, and how much of them and of its memory a process may have.
+// Every path is below `root`, which is empty but in tests; a file that is not there says nothing.
 #ifndef LM_ENGINE_BASE_CPU_TOPOLOGY_H_
 #define LM_ENGINE_BASE_CPU_TOPOLOGY_H_
 
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -16,6 +17,9 @@ std::set<int> ParseCpuList(absl::string_view list);
 // CPUs that the quotas of the process's cgroup and of all above it amount to, rounded up; a large
 // number where there is none. Version 1 and 2.
 int CgroupQuotaCpus(const std::string& root = "");
+
+// Bytes that the process's cgroup and all above it may hold in memory, likewise.
+int64_t CgroupMemoryBytes(const std::string& root = "");
 
 // Of these CPUs one of each core that computes fast: of Intel's hybrids the performance cores, of
 // ARM's those with at least half of the greatest capacity. The second thread of a core adds little

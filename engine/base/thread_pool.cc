@@ -1,5 +1,6 @@
 #include "engine/base/thread_pool.h"
 
+#include <cfenv>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -70,6 +71,7 @@ void ThreadPool::RunLoop(Loop* loop) {
 
 void ThreadPool::WorkerMain() {
   ReadyToThrow();
+  std::fesetenv(FE_DFL_ENV);  // a thread begins with that of who makes it
   uint32_t seen = 0;
   for (;;) {
     WaitForChange(generation_, seen);

@@ -50,8 +50,8 @@ CacheSpec ClassesOf(const ModelSpec& spec, DType dtype) {
 
 int64_t DefaultCacheBytes() {
   constexpr int64_t kMost = int64_t{2} << 30;
-  const int64_t physical = PhysicalMemoryBytes();
-  return physical > 0 ? std::min(kMost, physical / 8) : kMost;
+  const int64_t available = AvailableMemoryBytes();
+  return available > 0 ? std::min(kMost, available / 8) : kMost;
 }
 
 KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype) {

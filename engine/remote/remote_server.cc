@@ -487,7 +487,7 @@ void RemoteServer::Conclude(const RemoteCall& call, Generation generation) {
     if (call.has_first_token()) first_token_.Add(generation.time_to_first_token);
     RequestCounts& counts = counts_.Of(call.spec().salt);
     ++counts.requests;
-    counts.failed += !generation.status.ok();
+    counts.failed += IsFailure(generation.status);
     counts.tokens_reused += generation.tokens_cached;
     counts.tokens_prefilled += std::max(generation.tokens_in - generation.tokens_cached, 0);
     counts.tokens_decoded += generation.tokens_out;

@@ -1,5 +1,6 @@
 // The engine's thread.
 #include <algorithm>
+#include <cfenv>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -28,6 +29,7 @@ void Engine::Run() {
   ExitGuard guard([](void* engine) { static_cast<Engine*>(engine)->AskToStop(); }, this);
   if (!guard.allowed()) AskToStop();
   ReadyToThrow();
+  std::fesetenv(FE_DFL_ENV);  // however the host's thread rounds
   while (WaitForWork()) {
     try {
       AnswerInspections();
@@ -349,7 +351,7 @@ void Engine::Deliver() {
       log_.Add(f.sequence->request(), f.result);
       Count(f, &counts_.Of(f.sequence->salt()));
       CountFreeAnswer(f);
-      stats_.failed += !f.result.status.ok();
+      stats_.failed += IsFailure(f.result.status);
     }
     stats_.requests += static_cast<int64_t>(finished_.size());
   }
@@ -362,7 +364,7 @@ void Engine::Count(const Finished& finished, RequestCounts* counts) {
   const int64_t computed =
       std::min<int64_t>(finished.sequence->computed(), result.tokens_in) - result.tokens_cached;
   ++counts->requests;
-  counts->failed += !result.status.ok();
+  counts->failed += IsFailure(result.status);
   counts->tokens_prefilled += std::max<int64_t>(computed, 0);
   counts->tokens_reused += result.tokens_cached;
   counts->tokens_decoded += result.tokens_out;

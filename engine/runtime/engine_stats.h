@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace lm {
@@ -44,9 +45,12 @@ inline double PositionsOf(int64_t begin, int64_t end) {
 }
 
 // Of the requests of one salt that have ended.
+// What nobody wants any more, as a guess about a row that a LIMIT leaves out, has not failed.
+inline bool IsFailure(const absl::Status& end) { return !end.ok() && !absl::IsCancelled(end); }
+
 struct RequestCounts {
   int64_t requests = 0;
-  int64_t failed = 0;            // of those, with an error
+  int64_t failed = 0;            // of those (IsFailure)
   int64_t tokens_prefilled = 0;  // of their prompts, computed
   int64_t tokens_reused = 0;     // of their prompts, found in the prefix cache
   int64_t tokens_decoded = 0;    // of their answers
@@ -54,7 +58,7 @@ struct RequestCounts {
 
 struct EngineStats {
   int64_t requests = 0;          // finished, whatever their end
-  int64_t failed = 0;            // of those, with an error
+  int64_t failed = 0;            // of those (IsFailure)
   int64_t running = 0;           // now
   int64_t queued = 0;            // now
   int64_t tokens_prefilled = 0;  // computed

@@ -15,12 +15,14 @@ absl::string_view KindOf(const RequestSpec& spec) {
 }  // namespace
 
 void RequestLog::Add(const Request& request, const Generation& result) {
+  const bool cancelled = absl::IsCancelled(result.status);
+  const FinishReason finish = result.status.ok() ? result.finish : FinishReason::kError;
   RequestRecord record{.number = count_ + 1,
                        .salt = request.spec().salt,
                        .kind = KindOf(request.spec()),
                        .submitted = request.submitted(),
-                       .finish = result.status.ok() ? result.finish : FinishReason::kError,
-                       .error = std::string(result.status.message()),
+                       .finish = cancelled ? "cancelled" : FinishReasonName(finish),
+                       .error = cancelled ? "" : std::string(result.status.message()),
                        .tokens_in = result.tokens_in,
                        .tokens_cached = result.tokens_cached,
                        .tokens_out = result.tokens_out,

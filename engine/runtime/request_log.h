@@ -18,8 +18,8 @@ struct RequestRecord {
   std::string salt;        // whose it was
   absl::string_view kind;  // "generate", "stream", "score", "embed"
   absl::Time submitted;
-  FinishReason finish = FinishReason::kError;
-  std::string error;  // empty where there is none
+  absl::string_view finish;  // FinishReasonName's, or "cancelled"
+  std::string error;         // where it is "error"; else empty
   int32_t tokens_in = 0;
   int32_t tokens_cached = 0;
   int32_t tokens_out = 0;

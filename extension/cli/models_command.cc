@@ -1,6 +1,4 @@
 // sqlite-lm models: what model files there are, and whether they run here.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/cpu_features.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/command.h"
@@ -21,10 +20,6 @@ namespace fs = std::filesystem;
 
 // Of what a file says in a cell, in bytes.
 constexpr size_t kMostText = 200;
-
-double MemoryOfMachine() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
 
 // Where people keep them.
 std::vector<std::string> UsualPlaces() {
@@ -109,7 +104,9 @@ absl::Status RunModels(const Arguments& arguments) {
     }
     std::string verdict = row[5];
     if (verdict.empty())
-      verdict = number(3) > MemoryOfMachine() ? "needs more memory than there is" : "runs here";
+      verdict = number(3) > static_cast<double>(AvailableMemoryBytes())
+                    ? "needs more memory than there is"
+                    : "runs here";
     table.push_back({file, Beginning(row[0], kMostText), Count(number(1)), Bytes(number(2)),
                      row[3].empty() ? "" : Bytes(number(3)), row[4].empty() ? "" : Bytes(number(4)),
                      Beginning(verdict, kMostText)});

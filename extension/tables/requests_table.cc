@@ -5,10 +5,11 @@
 //   SELECT error, count(*) FROM lm_requests WHERE finish = 'error' GROUP BY error;
 //
 // request numbers a model's requests; kind is 'generate', 'stream', 'score' (lm_logprobs) or
-// 'embed'. finish is 'stop', 'length', 'context' or 'error', and then `error` says which. queued_ms
-// is the time until the engine began, ttft_ms until the first token of the answer, total_ms until
-// the end, all from `submitted` (UTC). itl_ms is the mean time between tokens. tokens_cached of the
-// tokens_in were found in the prefix cache.
+// 'embed'. finish is 'stop', 'length', 'context', 'cancelled' (nobody wanted it any more: after an
+// interrupt, or as a guess about a row that a LIMIT leaves out) or 'error', and then `error` says
+// which. queued_ms is the time until the engine began, ttft_ms until the first token of the answer,
+// total_ms until the end, all from `submitted` (UTC). itl_ms is the mean time between tokens.
+// tokens_cached of the tokens_in were found in the prefix cache.
 //
 // The last 1,000 finished requests of each running model are kept, without any text. Those of other
 // databases are not shown (of those with another `salt`, see lm_settings).
@@ -70,7 +71,7 @@ class RequestsTable : public SnapshotTable {
             record.number,
             std::string(record.kind),
             Timestamp(record.submitted),
-            std::string(FinishReasonName(record.finish)),
+            std::string(record.finish),
             record.error.empty() ? Cell() : Cell(record.error),
             int64_t{record.tokens_in},
             int64_t{record.tokens_cached},

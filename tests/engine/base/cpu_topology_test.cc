@@ -87,6 +87,18 @@ TEST_F(CpuTopologyTest, VersionOneHasQuotasToo) {
   EXPECT_EQ(CgroupQuotaCpus(root_), 3);
 }
 
+TEST_F(CpuTopologyTest, MemoryIsLimitedLikewise) {
+  EXPECT_GT(CgroupMemoryBytes(root_), int64_t{1} << 60);
+  Write("/proc/self/cgroup", "7:memory:/docker/abc\n0::/machine.slice/job.scope");
+  Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+  Write("/sys/fs/cgroup/machine.slice/job.scope/memory.max", "max");
+  EXPECT_GT(CgroupMemoryBytes(root_), int64_t{1} << 60);
+  Write("/sys/fs/cgroup/machine.slice/memory.max", "3000000000");
+  EXPECT_EQ(CgroupMemoryBytes(root_), 3000000000);
+  Write("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "157286400");
+  EXPECT_EQ(CgroupMemoryBytes(root_), 157286400);
+}
+
 TEST_F(CpuTopologyTest, OfIntelsHybridsThePerformanceCoresCount) {
   Write("/sys/devices/cpu_core/cpus", "0-11");
   for (int cpu = 0; cpu < 12; ++cpu) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <new>
 #include <numeric>
@@ -19,6 +20,17 @@ TEST(ThreadPoolTest, RunsEachIndexOnce) {
       for (auto& hit : hits) ASSERT_EQ(hit.load(), 1);
     }
   }
+}
+
+TEST(ThreadPoolTest, RoundsToNearestWhoeverMadeIt) {
+  std::fesetround(FE_UPWARD);
+  ThreadPool pool(3);
+  std::fesetround(FE_TONEAREST);
+  std::atomic<int> begun{0};
+  pool.ParallelFor(3, [&](int64_t) {
+    for (++begun; begun < 3;) std::this_thread::yield();  // one on each thread
+    EXPECT_EQ(std::fegetround(), FE_TONEAREST);
+  });
 }
 
 TEST(ThreadPoolTest, ManyShortLoopsInARow) {

@@ -42,8 +42,17 @@ TEST(RequestLogTest, AFailureHasFinishErrorAndItsMessage) {
   log.Add(Request({.prompt = {1}}),
           {.status = absl::InternalError("the device failed"), .finish = FinishReason::kStop});
   const RequestRecord record = log.Of("")[0];
-  EXPECT_EQ(record.finish, FinishReason::kError);
+  EXPECT_EQ(record.finish, "error");
   EXPECT_EQ(record.error, "the device failed");
+}
+
+TEST(RequestLogTest, WhatNobodyWantsAnyMoreIsNoError) {
+  RequestLog log;
+  log.Add(Request({.prompt = {1}}),
+          {.status = absl::CancelledError("the generation was cancelled")});
+  const RequestRecord record = log.Of("")[0];
+  EXPECT_EQ(record.finish, "cancelled");
+  EXPECT_EQ(record.error, "");
 }
 
 }  // namespace
