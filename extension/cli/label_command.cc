@@ -47,12 +47,8 @@ absl::Status AddColumn(Session& session, const std::string& table, const std::st
 // Makes the column where it is not there, unless the job's query, with its --where, is wrong: that
 // may name the column.
 absl::Status PutColumn(Session& session, const Arguments& arguments, const Job& job) {
-  RETURN_IF_ERROR(session.Run("BEGIN"));
-  absl::Status status = AddColumn(session, arguments.Get("table"), arguments.Get("into"));
-  if (status.ok()) status = session.Run(absl::StrCat("EXPLAIN ", job.query));
-  if (status.ok()) return session.Run("COMMIT");
-  session.Run("ROLLBACK").IgnoreError();  // SQLite may have done so
-  return status;
+  RETURN_IF_ERROR(AddColumn(session, arguments.Get("table"), arguments.Get("into")));
+  return session.Run(absl::StrCat("EXPLAIN ", job.query));
 }
 
 // Goes on with the job of that name where it is the same and not over, else begins it.
@@ -76,6 +72,17 @@ absl::Status PutJob(Session& session, const Job& job, bool restart) {
   return session.Run(
       "INSERT INTO lm_jobs(name, query, target, system, options) VALUES (?1, ?2, ?3, ?4, ?5)",
       {job.name, job.query, job.target, job.system, job.options});
+}
+
+// The column and the job, or neither. The same command may be given twice at a time: whoever comes
+// second waits, and finds what the first has made.
+absl::Status Prepare(Session& session, const Arguments& arguments, const Job& job) {
+  RETURN_IF_ERROR(session.Run("BEGIN IMMEDIATE"));
+  absl::Status status = PutColumn(session, arguments, job);
+  if (status.ok()) status = PutJob(session, job, arguments.Has("restart"));
+  if (status.ok()) status = session.Run("COMMIT");
+  if (!status.ok()) session.Run("ROLLBACK").IgnoreError();  // SQLite may have done so
+  return status;
 }
 
 absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool retry) {
@@ -146,8 +153,7 @@ absl::Status RunLabel(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
   RETURN_IF_ERROR(CheckNames(*session, arguments));
-  RETURN_IF_ERROR(PutColumn(*session, arguments, job));
-  RETURN_IF_ERROR(PutJob(*session, job, arguments.Has("restart")));
+  RETURN_IF_ERROR(Prepare(*session, arguments, job));
   const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
   if (!progress.ok()) {
     if (!Session::interrupted()) return progress.status();

@@ -141,6 +141,7 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
 
 absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others others) {
   std::vector<std::list<Row>::iterator> taken;
+  std::vector<int64_t> written;
   std::vector<JobRow> claimed;
   int64_t failed = 0, cached = 0, tokens_out = 0;
   RETURN_IF_ERROR(database_->Transact(
@@ -156,6 +157,7 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
                            store_->Complete(row->number, std::move(answer)));
           failed += outcome == JobStore::Outcome::kFailed;
           taken.push_back(row);
+          if (outcome != JobStore::Outcome::kLost) written.push_back(row->number);
         }
         if (others == Others::kGoBack) return store_->Release();
         if (failed_ + failed > max_errors_) return absl::OkStatus();
@@ -167,10 +169,8 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
         return absl::OkStatus();
       },
       patience));
-  for (auto row : taken) {
-    store_->SetAside(row->number);
-    rows_.erase(row);
-  }
+  for (const int64_t number : written) store_->SetAside(number);
+  for (auto row : taken) rows_.erase(row);
   failed_ += failed;
   cached_ += cached;
   tokens_out_ += tokens_out;

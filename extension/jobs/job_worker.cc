@@ -1,8 +1,11 @@
 #include "extension/jobs/job_worker.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -12,11 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/random.h"
 
 namespace lm {
 namespace {
 
-// The runs of this process that are not over. Never destroyed.
+// The runs of this process that are not over, as far as this copy of the library has begun them.
+// Never destroyed.
 struct LiveRuns {
   absl::Mutex mutex;
   int64_t last ABSL_GUARDED_BY(mutex) = 0;
@@ -27,6 +32,13 @@ struct LiveRuns {
     return *runs;
   }
 };
+
+// Tells this copy of the library from others that the process has loaded: they have numbers of
+// their own.
+std::string Copy() {
+  const auto place = reinterpret_cast<uintptr_t>(&LiveRuns::Instance());
+  return absl::StrCat(absl::Hex(RandomBits(place, 0), absl::kZeroPad16));
+}
 
 int64_t Begin() {
   LiveRuns& runs = LiveRuns::Instance();
@@ -42,12 +54,14 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// When the process began, in ticks since boot; empty where none of that number lives.
-std::string StartTime(absl::string_view pid) {
+// When the process began, in ticks since boot; empty where none of that number lives, nullopt where
+// that is not to be seen, as others' processes are not with hidepid.
+std::optional<std::string> StartTime(int32_t pid) {
+  if (kill(pid, 0) != 0 && errno == ESRCH) return "";
   const std::string line = FirstLine(absl::StrCat("/proc/", pid, "/stat"));
   // "pid (name) state ...": the name may hold anything. The start is the 22nd field.
   const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return "";
+  if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(name_end + 1));
   std::string state, field;
   fields >> state;
@@ -68,13 +82,13 @@ std::string Place() {
 }
 
 std::string ProcessName() {
-  const std::string pid = absl::StrCat(getpid());
-  return absl::StrCat(pid, ".", StartTime(pid), ".", Place());
+  return absl::StrCat(getpid(), ".", StartTime(getpid()).value_or(""), ".", Place());
 }
 
 }  // namespace
 
-JobWorker::JobWorker() : number_(Begin()), name_(absl::StrCat(ProcessName(), "#", number_)) {}
+JobWorker::JobWorker()
+    : number_(Begin()), name_(absl::StrCat(ProcessName(), "#", Copy(), ".", number_)) {}
 
 JobWorker::~JobWorker() {
   LiveRuns& runs = LiveRuns::Instance();
@@ -89,11 +103,16 @@ bool JobWorker::IsGone(absl::string_view name) {
   if (parts.size() != 2 || process.size() != 3 || process[2] != Place()) return false;
   int32_t pid;
   if (!absl::SimpleAtoi(process[0], &pid) || process[1].empty()) return false;
-  if (parts[0] != ProcessName()) return StartTime(absl::StrCat(pid)) != process[1];
+  if (parts[0] != ProcessName()) {
+    const std::optional<std::string> started = StartTime(pid);
+    return started.has_value() && *started != process[1];
+  }
+  const std::vector<absl::string_view> run = absl::StrSplit(parts[1], '.');  // copy, number
   int64_t number;
+  if (run.size() != 2 || run[0] != Copy() || !absl::SimpleAtoi(run[1], &number)) return false;
   LiveRuns& runs = LiveRuns::Instance();
   absl::MutexLock lock(&runs.mutex);
-  return absl::SimpleAtoi(parts[1], &number) && !runs.numbers.contains(number);
+  return !runs.numbers.contains(number);
 }
 
 }  // namespace lm

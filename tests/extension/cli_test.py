@@ -1,4 +1,5 @@
 """The program sqlite-lm, as one who types it sees it."""
+import contextlib
 import json
 import os
 import pathlib
@@ -140,6 +141,17 @@ class CliTest(unittest.TestCase):
         self.assertEqual(self.query("SELECT count(*) FROM notes WHERE feeling IN ('good', 'bad')"), [(10,)])
         self.assertEqual(self.query("SELECT count(*) FROM notes WHERE mood IS NULL"), [(0,)])
         self.assertRegex(self.ok(*words), "0 rows of notes.mood: 0 answered")
+
+    def test_label_twice_at_a_time(self):
+        self.notes(30)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.execute("PRAGMA journal_mode = wal")
+        for column in ("a", "b", "c", "d"):
+            words = ["label", str(self.database), "--table", "notes", "--column", "body", "--into", column, "--instruction", "z", "--choices", "x,y"]
+            both = [subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+            for one in both:
+                self.assertEqual((one.communicate()[1], one.returncode), ("", 0))
+            self.assertEqual(self.query(f"SELECT count(*) FROM notes WHERE {column} IN ('x', 'y')"), [(30,)])
 
     def test_names_that_need_quotes_and_keys(self):
         with sqlite3.connect(self.database) as connection:

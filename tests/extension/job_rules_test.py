@@ -2,6 +2,7 @@
 import os
 import pathlib
 import resource
+import shutil
 import sqlite3
 import tempfile
 import threading
@@ -576,6 +577,42 @@ class EndTest(JobRulesTest):
                       lease = (julianday('now') + 365 - 2440587.5) * 86400000 WHERE id = 2""")
         db.execute("UPDATE lm_job_rows SET state = 'running', worker = NULL, lease = NULL WHERE id = 3")
         self.assertEqual(self.run_job(db, options='{"lease_ms":3000}'), (3, 3, 0))
+
+    def test_rows_that_were_taken_away_and_came_back(self):
+        db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
+        self.add(db)
+        rows = db.execute("SELECT total, done, failed FROM lm_run('j', '{\"chunk\":2,\"progress_ms\":0}')")
+        rows.fetchone()
+        other = sqlite3.connect(self.folder / "notes.db", isolation_level=None)
+        # As if this process had slept past its lease, and who took its rows had died.
+        taken = other.execute("UPDATE lm_job_rows SET worker = '7.7.elsewhere#1', lease = 1 WHERE state = 'running'").rowcount
+        other.close()
+        self.assertGreater(taken, 0)
+        self.assertEqual(rows.fetchall()[-1], (12, 12, 0))
+
+    def test_two_copies_of_the_library(self):
+        db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
+        self.add(db)
+        self.add(db, name="before", query="SELECT 1, 'a'", target=None)
+        self.run_job(db, "before")  # so that the copies count differently
+        copy = self.folder / "copy" / "lm0.so"
+        copy.parent.mkdir()
+        shutil.copyfile(harness.LM0, copy)
+        other = sqlite3.connect(self.folder / "notes.db", isolation_level=None)
+        self.addCleanup(other.close)
+        other.enable_load_extension(True)
+        other.load_extension(str(copy))
+        options = '{"chunk":4,"progress_ms":0}'
+        mine = db.execute("SELECT total, done, failed FROM lm_run('j', ?)", (options,))
+        mine.fetchone()
+        claimed = "SELECT number, worker FROM lm_job_rows WHERE job = 'j' AND state = 'running' ORDER BY number"
+        before = db.execute(claimed).fetchall()
+        self.assertGreater(len(before), 0)
+        others = other.execute("SELECT total, done, failed FROM lm_run('j', ?)", (options,))
+        others.fetchone()
+        self.assertLessEqual(set(before), set(db.execute(claimed).fetchall()))
+        others.close()
+        self.assertEqual(mine.fetchall()[-1], (12, 12, 0))
 
     def test_a_job_that_is_deleted_or_replaced(self):
         db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
