@@ -41,6 +41,7 @@ constexpr size_t kMostUnbegun = 65536;  // answers remembered before there is a 
 constexpr int64_t kStepsOfCall = 300;
 constexpr int64_t kStepsAtFirst = 200'000;
 constexpr int64_t kStepsEarned = 20'000;
+constexpr int64_t kWalksOfRemembered = 3;
 
 // The look-ahead of the statement that makes the call; nullptr where there is no memory.
 LookAhead* Of(const Call& call) {
@@ -293,7 +294,8 @@ void LookAhead::CountMiss(const CallText& text, bool asked) {
     calls_.DropDoubtful(calls_.at(0).site);
   }
   dependent_ = dependent_ || learning_;
-  num_missing_ += asked;
+  // A step that was ended early, and cannot be afforded again yet, has not looked for it.
+  num_missing_ += asked && walk_ != Walk::kFull;
   if (num_missing_ > kTolerated && num_missing_ > num_taken_) {
     Stop(absl::FailedPreconditionError("its rows could not be foreseen"));
   }
@@ -415,10 +417,14 @@ bool LookAhead::ShouldWalk(bool missed) const {
   return (missed || (idle && 4 * calls_.num_ripe() >= width_)) && CanAffordWalk();
 }
 
+// What was remembered the statement has made as well: a first walk to where it is, and a second one
+// behind it, cost no more than that did.
 bool LookAhead::CanAffordWalk() const {
   const int64_t steps = sqlite3_stmt_status(shadow_.statement.get(), SQLITE_STMTSTATUS_VM_STEP, 0) +
                         num_foreseen_ * kStepsOfCall;
-  return steps <= kStepsAtFirst + num_asked_ * kStepsEarned;
+  const int64_t remembered = num_calls_ - num_asked_;
+  return steps <=
+         kStepsAtFirst + num_asked_ * kStepsEarned + remembered * kWalksOfRemembered * kStepsOfCall;
 }
 
 // Begins a walk, and goes on until the shadow has made the call at which the statement is.

@@ -51,14 +51,7 @@ absl::Status PendingAnswer::SetAside() {
   return absl::OkStatus();
 }
 
-void PendingAnswer::Settle() {
-  if (share_ == nullptr) return;
-  const Generation& generation = answer_.generation;
-  share_->Settle(generation.remembered ? Expense()
-                                       : ExpenseOf(generation.tokens_in, generation.tokens_out,
-                                                   row_.options->model->prices));
-  share_.reset();
-}
+void PendingAnswer::Settle() { SettleBy(answer_.generation, *row_.options, &share_); }
 
 bool PendingAnswer::Submit() {
   if (submitted_) return true;

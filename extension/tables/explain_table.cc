@@ -178,6 +178,11 @@ class ExplainCursor : public TableCursor {
       if (prompts && calls->empty()) RETURN_IF_ERROR(TakePrompt(select, row, session, options));
     }
     if (prompts || !values || !calls->empty()) return absl::OkStatus();
+    if (change && CallsGenerate(sql)) {
+      return absl::InvalidArgumentError(
+          "what this statement asks cannot be told before it has written: explain a SELECT that "
+          "asks the same");
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "select_sql must call a function that generates, or have the columns id, prompt or id, "
         "prompt, system, as for lm_query; got ",
@@ -218,8 +223,11 @@ class ExplainCursor : public TableCursor {
           "into it (format('%Q', ...))");
     }
     ASSIGN_OR_RETURN(const std::vector<std::string> rows, ShadowsOf(sql));
-    absl::StatusOr<Statement> select = PrepareSelectArgument(db, rows.back(), "select_sql");
-    if (select.ok()) return select;
+    // The first has the most of its calls.
+    for (const std::string& row : rows) {
+      absl::StatusOr<Statement> select = PrepareSelectArgument(db, row, "select_sql");
+      if (select.ok()) return select;
+    }
     return absl::InvalidArgumentError(
         "the rows of this statement cannot be told from its text: explain a SELECT of them");
   }

@@ -54,6 +54,18 @@ class LookAheadTest(unittest.TestCase):
             self.assertEqual(rows["on"], rows["off"])
             self.assertGreater(sum(value is not None for _, value in rows["on"]), 2)
 
+    def test_a_statement_that_goes_on_behind_many_remembered_answers(self):
+        connection = self.connect("on")
+        connection.execute("CREATE TABLE many AS SELECT value AS id, 'note ' || value AS body FROM (WITH RECURSIVE c(value) AS "
+                           "(SELECT 1 UNION ALL SELECT value + 1 FROM c LIMIT 7000) SELECT * FROM c)")
+        count = "SELECT count(lm_if(body, 'Is it even?')) FROM many WHERE id <= ?"
+        self.assertEqual(harness.value(connection, count, 5500), 5500)
+        foreseen = "SELECT foreseen FROM lm_stats WHERE phase = 'decode'"
+        before = harness.value(connection, foreseen)
+        self.assertEqual(harness.value(connection, count, 7000), 7000)
+        self.assertGreater(harness.value(connection, foreseen) - before, 1200)
+        connection.close()
+
     @unittest.skipUnless(hasattr(sqlite3.Connection, "setlimit"), "Python 3.11")
     def test_a_host_that_limits_programs_keeps_its_transaction(self):
         connection = self.connect("on")
