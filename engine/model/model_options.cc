@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/max_threads.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/adapter_scale.h"
 
@@ -123,7 +125,12 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
   if (!object || !object->is_object()) {
     return absl::InvalidArgumentError("options must be a JSON object such as {\"threads\": 4}");
   }
+  std::set<absl::string_view> keys;
   for (const auto& [key, value] : object->members()) {
+    if (!keys.insert(key).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("option '", Printable(key), "' is there twice"));
+    }
     if (key == "device") {
       ASSIGN_OR_RETURN(options->device, ReadOption(key, value));
     } else if (key == "threads") {

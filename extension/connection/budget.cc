@@ -24,4 +24,13 @@ absl::StatusOr<std::unique_ptr<SpendingShare>> SetAside(
   return std::make_unique<SpendingShare>(work->spending(), most, prompt);
 }
 
+void SettleBy(const Generation& generation, const CallOptions& options,
+              std::unique_ptr<SpendingShare>* share) {
+  if (*share == nullptr) return;
+  (*share)->Settle(generation.remembered ? Expense()
+                                         : ExpenseOf(generation.tokens_in, generation.tokens_out,
+                                                     options.model->prices));
+  share->reset();
+}
+
 }  // namespace lm

@@ -4,7 +4,7 @@
 //   ASSIGN_OR_RETURN(std::unique_ptr<SpendingShare> share, SetAside(options, submit));
 //   ASSIGN_OR_RETURN(std::shared_ptr<Request> request, submit(options.session()));
 //   ...
-//   if (share != nullptr) share->Settle(taken);
+//   SettleBy(request->result(), options, &share);
 #ifndef LM_EXTENSION_CONNECTION_BUDGET_H_
 #define LM_EXTENSION_CONNECTION_BUDGET_H_
 
@@ -23,6 +23,11 @@ namespace lm {
 absl::StatusOr<std::unique_ptr<SpendingShare>> SetAside(
     const CallOptions& options,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<Request>>(const Session&)> submit);
+
+// Settles the share of a request with these options by what has come of it, where there is one, and
+// resets it.
+void SettleBy(const Generation& generation, const CallOptions& options,
+              std::unique_ptr<SpendingShare>* share);
 
 }  // namespace lm
 

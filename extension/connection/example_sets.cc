@@ -1,7 +1,7 @@
 #include "extension/connection/example_sets.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,32 +9,27 @@
 namespace lm {
 
 void ExampleSets::Put(NamedExample example) {
-  const auto place =
-      std::lower_bound(rows_.begin(), rows_.end(), example.rowid,
-                       [](const NamedExample& row, int64_t rowid) { return row.rowid < rowid; });
-  if (place != rows_.end() && place->rowid == example.rowid) {
-    *place = std::move(example);
-  } else {
-    rows_.insert(place, std::move(example));
-  }
-  Gather();
+  gathered_ = false;
+  rows_.insert_or_assign(example.rowid, std::move(example));
 }
 
 void ExampleSets::Remove(int64_t rowid) {
-  std::erase_if(rows_, [rowid](const NamedExample& row) { return row.rowid == rowid; });
-  Gather();
+  gathered_ = false;
+  rows_.erase(rowid);
 }
 
 void ExampleSets::Gather() {
   std::map<std::string, std::vector<Example>> lists;
-  for (const NamedExample& row : rows_) lists[row.name].push_back(row.example);
+  for (const auto& [rowid, row] : rows_) lists[row.name].push_back(row.example);
   sets_.clear();
   for (auto& [name, list] : lists) sets_.emplace(name, Examples(std::move(list)));
+  gathered_ = true;
 }
 
-absl::Status ExampleSets::Resolve(GenerationOptions* options) const {
+absl::Status ExampleSets::Resolve(GenerationOptions* options) {
   const std::string& name = options->examples.set();
   if (name.empty()) return absl::OkStatus();
+  if (!gathered_) Gather();
   const auto set = sets_.find(name);
   if (set == sets_.end()) {
     return absl::NotFoundError(absl::StrCat(

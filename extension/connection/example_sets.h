@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,17 +25,18 @@ class ExampleSets {
   // Adds one, or replaces the one with its rowid. A set has its examples in the order of rowids.
   void Put(NamedExample example);
   void Remove(int64_t rowid);
-  int64_t NextRowid() const { return rows_.empty() ? 1 : rows_.back().rowid + 1; }
-  const std::vector<NamedExample>& rows() const { return rows_; }
+  int64_t NextRowid() const { return rows_.empty() ? 1 : rows_.rbegin()->first + 1; }
+  const std::map<int64_t, NamedExample>& rows() const { return rows_; }  // by rowid
 
   // Where the options name a set, has them have its examples. NotFound, with the sets that there
   // are, where there is none of that name.
-  absl::Status Resolve(GenerationOptions* options) const;
+  absl::Status Resolve(GenerationOptions* options);
 
  private:
   void Gather();
 
-  std::vector<NamedExample> rows_;  // by rowid
+  std::map<int64_t, NamedExample> rows_;
+  bool gathered_ = true;  // since the last change; rows are mostly written many at a time
   std::map<std::string, Examples, std::less<>> sets_;
 };
 

@@ -64,7 +64,10 @@ absl::Status Similarity(Call& call) {
         absl::StrCat("a and b must be vectors of one model, of the same length: a has ",
                      vectors[0].size(), " dimensions, b ", vectors[1].size()));
   }
-  sqlite3_result_double(call.context(), only_counts ? 0 : Cosine(vectors[0], vectors[1]));
+  const double similarity = only_counts ? 0
+                                        : Cosine(vectors[0], SquaredLength(vectors[0]), vectors[1],
+                                                 SquaredLength(vectors[1]));
+  sqlite3_result_double(call.context(), similarity);
   return absl::OkStatus();
 }
 

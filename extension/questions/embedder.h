@@ -49,8 +49,12 @@ class Embedder {
 // Divides by the Euclidean length. A vector of zeros has none, and stays.
 void Normalize(std::vector<float>* vector);
 
-// 0 where one of them is all zeros. REQUIRES: they are as long.
-double Cosine(absl::Span<const float> a, absl::Span<const float> b);
+double SquaredLength(absl::Span<const float> a);
+
+// Of two vectors with their SquaredLength; 0 where one of them is all zeros. REQUIRES: they have as
+// many values.
+double Cosine(absl::Span<const float> a, double squared_a, absl::Span<const float> b,
+              double squared_b);
 
 // A vector as lm_embed gives it. InvalidArgument that begins with `what` for a BLOB that is none.
 absl::StatusOr<std::vector<float>> VectorOf(absl::string_view blob, absl::string_view what);

@@ -96,7 +96,7 @@ class DistinctCursor : public TableCursor {
       groups_.emplace_back();
       if (!rows_[i].text.has_value()) continue;
       for (size_t first : firsts) {
-        const double similarity = Cosine(rows_[first].vector, rows_[i].vector);
+        const double similarity = Cosine(rows_[first], rows_[i]);
         const double best = groups_[i].has_value() ? groups_[i]->similarity : threshold;
         if (similarity > best || (!groups_[i].has_value() && similarity == best)) {
           groups_[i] = Likeness{first, similarity};

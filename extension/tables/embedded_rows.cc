@@ -23,6 +23,7 @@ absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::strin
       rows[at].text.reset();
     } else if (answer.generation.status.ok()) {
       ASSIGN_OR_RETURN(rows[at].vector, embedder.Vector(answer.generation));
+      rows[at].squared_length = SquaredLength(rows[at].vector);
     } else if (embedder.on_error() != OnError::kError) {
       rows[at].text.reset();
     } else {

@@ -17,7 +17,12 @@ struct EmbeddedRow {
   OwnedValue id;
   std::optional<std::string> text;  // nullopt: NULL, or one that failed
   std::vector<float> vector = {};   // empty where there is no text
+  double squared_length = 0;        // of the vector
 };
+
+inline double Cosine(const EmbeddedRow& a, const EmbeddedRow& b) {
+  return Cosine(a.vector, a.squared_length, b.vector, b.squared_length);
+}
 
 // In the SELECT's order. An error names the argument and the row: of a text that fails, where the
 // embedder's on_error is 'error'; else it has none.

@@ -42,8 +42,8 @@ class ExamplesTable : public WritableTable {
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
     std::vector<SnapshotRow> rows;
-    for (const auto& [rowid, name, example] : connection().examples().rows()) {
-      rows.push_back({rowid, {name, example.prompt, example.answer}});
+    for (const auto& [rowid, row] : connection().examples().rows()) {
+      rows.push_back({rowid, {row.name, row.example.prompt, row.example.answer}});
     }
     return rows;
   }
@@ -89,9 +89,8 @@ class ExamplesTable : public WritableTable {
         return absl::InvalidArgumentError("name must be a text that is not empty, got ''");
       }
     }
-    ExampleSets sets = connection().examples();
-    sets.Put({rowid, std::move(texts[0]), {std::move(texts[1]), std::move(texts[2])}});
-    connection().examples() = std::move(sets);
+    connection().examples().Put(
+        {rowid, std::move(texts[0]), {std::move(texts[1]), std::move(texts[2])}});
     return absl::OkStatus();
   }
 };

@@ -178,7 +178,7 @@ class MatchCursor : public TableCursor {
     }
     for (size_t right = 0; right < right_.size(); ++right) {
       if (!right_[right].text.has_value()) continue;
-      candidates_.push_back({left, right, Cosine(left_[left].vector, right_[right].vector)});
+      candidates_.push_back({left, right, Cosine(left_[left], right_[right])});
     }
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Pair& a, const Pair& b) { return a.similarity > b.similarity; });

@@ -27,6 +27,7 @@
 #include "engine/runtime/fork_guard.h"
 #include "extension/batch/row_answer.h"
 #include "extension/connection/await.h"
+#include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/sqlite_value.h"
@@ -56,13 +57,11 @@ class StreamCursor : public TableCursor {
     absl::Status refused = prompt.status();
     refused.Update(system.status());
     if (refused.ok()) {
-      auto request = options_.session().Submit({.prompt = **prompt,
-                                                .system = options_.SystemOf(*system),
-                                                .options = options_.generation,
-                                                .stream = true,
-                                                .wants_logprob = args.Uses(kLogprob)});
-      refused = request.status();
-      if (request.ok()) request_ = *std::move(request);
+      refused = Submit({.prompt = **prompt,
+                        .system = options_.SystemOf(*system),
+                        .options = options_.generation,
+                        .stream = true,
+                        .wants_logprob = args.Uses(kLogprob)});
     }
     if (refused.ok()) return Advance();
     Generation failed;
@@ -106,6 +105,14 @@ class StreamCursor : public TableCursor {
   void Abandon() {
     if (request_ != nullptr) request_->Cancel();
     request_.reset();
+    share_.reset();
+  }
+
+  absl::Status Submit(const TextRequest& asked) {
+    auto submit = [&asked](const Session& session) { return session.Submit(asked); };
+    ASSIGN_OR_RETURN(share_, SetAside(options_, submit));
+    ASSIGN_OR_RETURN(request_, submit(options_.session()));
+    return absl::OkStatus();
   }
 
   // Waits for the next row, or for the end.
@@ -120,6 +127,7 @@ class StreamCursor : public TableCursor {
       return absl::OkStatus();
     }
     const std::shared_ptr<Request> request = std::move(request_);
+    SettleBy(request->result(), options_, &share_);
     return request->result().status.ok() ? absl::OkStatus() : Fail(request->result());
   }
 
@@ -137,6 +145,7 @@ class StreamCursor : public TableCursor {
   const ForkGuard fork_guard_;
   CallOptions options_;
   std::shared_ptr<Request> request_;  // null: no more tokens come
+  std::unique_ptr<SpendingShare> share_;
   std::optional<Row> row_;
   int64_t rowid_ = 0;
 };
