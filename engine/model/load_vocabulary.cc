@@ -160,7 +160,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     vocabulary.unknown = 100;
     vocabulary.separator = 102;
     vocabulary.padding = 0;
-    vocabulary.add_bos = vocabulary.add_separator = true;
+    vocabulary.add_bos = true;
     vocabulary.add_space_prefix = false;
     RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary.lower_case));
     vocabulary.strip_accents = vocabulary.lower_case;
@@ -194,9 +194,9 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary.add_bos));
   RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary.add_eos));
   RETURN_IF_ERROR(ReadBool(metadata, "add_sep_token", &vocabulary.add_separator));
-  if (vocabulary.model == "bert") {  // whatever the file says
+  if (vocabulary.model == "bert") {  // whatever the file says: a separator ends each text
     vocabulary.add_bos = true;
-    vocabulary.add_eos = false;
+    vocabulary.add_eos = vocabulary.add_separator = false;
   }
   if (vocabulary.model == "plamo2") {  // likewise
     vocabulary.add_bos = vocabulary.add_eos = false;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/text/tokenizer.h"
+
 namespace lm {
 namespace {
 
@@ -91,6 +93,45 @@ TEST(LoadVocabularyTest, SomePutASeparatorBetweenTwoTexts) {
   for (const char* pre : {"gpt-2", "jina-v2-es", "jina-v2-de", "modern-bert"}) {
     EXPECT_FALSE(adds(pre, {})) << pre;
   }
+}
+
+// The ids of "a" and "b" as a pair.
+std::vector<int32_t> PairOf(const Metadata& metadata) {
+  auto v = LoadVocabulary(metadata);
+  EXPECT_TRUE(v.ok()) << v.status();
+  auto tokenizer = Tokenizer::Create(*std::move(v));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return (*tokenizer)->EncodePair("a", "b").value();
+}
+
+TEST(LoadVocabularyTest, OneSeparatorEndsEachTextOfAPairOfWordPieces) {
+  Pairs keys = {{"tokens", Strings{"[UNK]", "[CLS]", "[SEP]", "▁a", "▁b"}},
+                {"token_type", std::vector<int64_t>{2, 3, 3, 1, 1}},
+                {"unknown_token_id", uint64_t{0}},
+                {"cls_token_id", uint64_t{1}},
+                {"seperator_token_id", uint64_t{2}}};
+  EXPECT_THAT(PairOf(Make("bert", keys)), ElementsAre(1, 3, 2, 4, 2));
+  keys.push_back({"add_sep_token", true});
+  EXPECT_THAT(PairOf(Make("bert", keys)), ElementsAre(1, 3, 2, 4, 2));
+}
+
+TEST(LoadVocabularyTest, PairsOfOthersHaveASeparatorBesidesTheEnd) {
+  const Pairs ids = {{"tokens", Strings{"<unk>", "<s>", "</s>", "a", "b"}},
+                     {"token_type", std::vector<int64_t>{2, 3, 3, 1, 1}},
+                     {"bos_token_id", uint64_t{1}},
+                     {"eos_token_id", uint64_t{2}},
+                     {"seperator_token_id", uint64_t{2}},
+                     {"unknown_token_id", uint64_t{0}},
+                     {"add_bos_token", true},
+                     {"add_eos_token", true}};
+  Pairs roberta = ids;
+  roberta.push_back({"pre", std::string("roberta-bpe")});
+  roberta.push_back({"merges", Strings{}});
+  EXPECT_THAT(PairOf(Make("gpt2", roberta)), ElementsAre(1, 3, 2, 2, 4, 2));
+  Pairs xlm = ids;
+  xlm.push_back({"scores", std::vector<double>{0, 0, 0, -1, -1}});
+  xlm.push_back({"add_sep_token", true});
+  EXPECT_THAT(PairOf(Make("t5", xlm)), ElementsAre(1, 3, 2, 2, 4, 2));
 }
 
 TEST(LoadVocabularyTest, TheFilesOwnValuesCount) {
