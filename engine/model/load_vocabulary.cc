@@ -82,13 +82,14 @@ absl::Status ReadCharacterMap(const Metadata& metadata, Vocabulary* vocabulary) 
   return absl::OkStatus();
 }
 
-// The ids that tokens have.
-absl::Status ReadSuppressed(const Metadata& metadata, Vocabulary* vocabulary) {
-  if (!metadata.Has(Key("suppress_tokens"))) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<int64_t> ids, metadata.GetInts(Key("suppress_tokens")));
-  for (int64_t id : ids) {
-    if (id < 0 || static_cast<uint64_t>(id) >= vocabulary->tokens.size()) continue;
-    vocabulary->suppressed.push_back(static_cast<int32_t>(id));
+// Of the key's ids, where it is there, those that tokens have.
+absl::Status ReadTokenIds(const Metadata& metadata, absl::string_view name, size_t tokens,
+                          std::vector<int32_t>* ids) {
+  if (!metadata.Has(Key(name))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> values, metadata.GetInts(Key(name)));
+  for (int64_t id : values) {
+    if (id < 0 || static_cast<uint64_t>(id) >= tokens) continue;
+    ids->push_back(static_cast<int32_t>(id));
   }
   return absl::OkStatus();
 }
@@ -217,6 +218,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
                               /*needed=*/vocabulary.add_eos));
   vocabulary.states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));
   vocabulary.states_eos = metadata.Has(Key("eos_token_id"));
+  RETURN_IF_ERROR(ReadTokenIds(metadata, "eos_token_ids", size, &vocabulary.more_eos));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
   RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));
@@ -225,7 +227,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   RETURN_IF_ERROR(
       ReadString(metadata, "tokenizer.chat_template.rerank", &vocabulary.rerank_template));
   RETURN_IF_ERROR(ReadStripping(metadata, &vocabulary));
-  RETURN_IF_ERROR(ReadSuppressed(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadTokenIds(metadata, "suppress_tokens", size, &vocabulary.suppressed));
   return vocabulary;
 }
 

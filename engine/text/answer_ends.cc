@@ -1,6 +1,7 @@
 #include "engine/text/answer_ends.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/string_view.h"
 
@@ -88,9 +89,10 @@ std::vector<int32_t> FindAnswerEnds(const TokenIndex& index, const Vocabulary& v
   }
   if (has(kToolResponse)) remove("</s>");
 
-  for (int32_t id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
-    if (id >= 0) ids.push_back(id);
-  }
+  std::vector<int32_t> stated = vocabulary.more_eos;
+  stated.insert(stated.end(), {vocabulary.eos, vocabulary.eot, vocabulary.eom});
+  std::copy_if(stated.begin(), stated.end(), std::back_inserter(ids),
+               [](int32_t id) { return id >= 0; });
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;

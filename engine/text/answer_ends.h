@@ -16,7 +16,7 @@ namespace lm {
 // REQUIRES: index was built over *vocabulary.
 void MarkConventionalControls(const TokenIndex& index, Vocabulary* vocabulary);
 
-// The ids that end an answer: eos, eot, eom and the conventional ones; ascending.
+// The ids that end an answer: eos, more_eos, eot, eom and the conventional ones; ascending.
 std::vector<int32_t> FindAnswerEnds(const TokenIndex& index, const Vocabulary& vocabulary);
 
 }  // namespace lm

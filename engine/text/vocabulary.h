@@ -37,6 +37,7 @@ struct Vocabulary {
   int32_t eos = -1;
   int32_t eot = -1;
   int32_t eom = -1;
+  std::vector<int32_t> more_eos;  // end an answer as eos does
   int32_t unknown = -1;
   int32_t padding = -1;
   int32_t separator = -1;

@@ -74,6 +74,7 @@ absl::Status CheckVocabulary(const Vocabulary& vocabulary) {
   RETURN_IF_ERROR(CheckId("unknown_token_id", vocabulary.unknown, tokens));
   RETURN_IF_ERROR(CheckId("padding_token_id", vocabulary.padding, tokens));
   RETURN_IF_ERROR(CheckId("seperator_token_id", vocabulary.separator, tokens));
+  for (int32_t id : vocabulary.more_eos) RETURN_IF_ERROR(CheckId("eos_token_ids", id, tokens));
   for (const std::vector<int32_t>* ids : {&vocabulary.strip_before, &vocabulary.strip_after}) {
     for (int32_t id : *ids) {
       if (id < 0) return absl::InvalidArgumentError("a token that strips whitespace has id -1");

@@ -195,6 +195,20 @@ TEST(LoadVocabularyTest, KnowsWhatIsNeverSaid) {
   EXPECT_THAT(v->suppressed, ElementsAre(5, 3));
 }
 
+TEST(LoadVocabularyTest, AnswersEndWithEachOfOllamasEnds) {
+  const std::vector<int64_t> ends = {3, 2, -1, 6, int64_t{1} << 40};
+  auto v = LoadVocabulary(
+      Make("llama", {{"eos_token_ids", ends}, {"token_type", std::vector<int64_t>(6, 1)}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->more_eos, ElementsAre(3, 2));
+  v->add_bos = false;
+  auto tokenizer = Tokenizer::Create(*std::move(v));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  for (int32_t id = 0; id < 6; ++id) {
+    EXPECT_EQ((*tokenizer)->IsEndOfGeneration(id), id == 2 || id == 3) << id;
+  }
+}
+
 void ExpectRefusal(const Metadata& metadata, absl::StatusCode code, const std::string& message) {
   auto v = LoadVocabulary(metadata);
   ASSERT_FALSE(v.ok());
@@ -215,6 +229,8 @@ TEST(LoadVocabularyTest, RefusalsNameTheKey) {
                 "tokenizer.ggml.bos_token_id is 6, the vocabulary has 6 tokens");
   ExpectRefusal(Make("llama", {{"eos_token_id", int64_t{-5}}, {"add_eos_token", true}}), kInvalid,
                 "tokenizer.ggml.eos_token_id is -5");
+  ExpectRefusal(Make("llama", {{"eos_token_ids", std::string("2")}}), kInvalid,
+                "tokenizer.ggml.eos_token_ids");
   ExpectRefusal(Make("llama", {{"add_bos_token", std::string("yes")}}), kInvalid,
                 "tokenizer.ggml.add_bos_token");
   ExpectRefusal(Make("llama", {{"tokens", std::string("a")}}), kInvalid, "tokenizer.ggml.tokens");

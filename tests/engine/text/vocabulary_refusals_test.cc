@@ -69,6 +69,11 @@ const RefusedVocabulary kRefusedVocabularies[] = {
      "tokenizer.ggml.bos_token_id is 1000000"},
     {"EosNegative", "gpt2", [](Vocabulary& v) { v.eos = -2; }, kInvalid,
      "tokenizer.ggml.eos_token_id is -2"},
+    {"AnotherEosOutside", "gpt2",
+     [](Vocabulary& v) {
+       v.more_eos = {1, 1000000};
+     },
+     kInvalid, "tokenizer.ggml.eos_token_ids is 1000000"},
     {"AddsABosThatIsNotThere", "gpt2",
      [](Vocabulary& v) {
        v.bos = -1;
