@@ -76,6 +76,9 @@ struct ExpertDefaults {
   bool shared = false;  // there may be an expert that sees every row
   bool shared_gate = false;
   int64_t shared_count = 0;
+  // Where the file does not say how wide experts are:
+  bool share_width = false;   // those chosen are so wide as feed_forward_length together, not each
+  bool shared_whole = false;  // the one that sees every row is so wide
 };
 // Gives the layers behind leading_dense_block_count experts in the place of their feed-forward,
 // where the file has some.

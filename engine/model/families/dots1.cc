@@ -21,9 +21,13 @@ absl::Status DescribeDots1(KeyReader& keys, ModelSpec* spec) {
 absl::Status DescribeHyV3(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
   ModelSpec with_experts = *spec;
-  RETURN_IF_ERROR(DescribeExperts(
-      keys, {.gate = RouterGate::kSigmoid, .normalised = false, .shared = true, .shared_count = 1},
-      &with_experts));
+  RETURN_IF_ERROR(DescribeExperts(keys,
+                                  {.gate = RouterGate::kSigmoid,
+                                   .normalised = false,
+                                   .shared = true,
+                                   .shared_count = 1,
+                                   .share_width = true},
+                                  &with_experts));
   spec->ropes[0].pairing = RopePairing::kHalves;
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];

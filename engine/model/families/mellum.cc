@@ -9,7 +9,7 @@ namespace lm {
 
 absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
-  RETURN_IF_ERROR(DescribeExperts(keys, {}, spec));
+  RETURN_IF_ERROR(DescribeExperts(keys, {.share_width = true}, spec));
   spec->ropes[0].pairing = RopePairing::kHalves;
   keys.Has("rope.freq_base_swa");
   for (LayerSpec& layer : spec->layers) layer.attention()->head_norm = HeadNorm::kEach;

@@ -16,7 +16,9 @@ absl::Status DescribeNemotronH(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const StateSpaceSpec space, ReadStateSpace(keys));
   ModelSpec with_experts = *spec;
   RETURN_IF_ERROR(DescribeExperts(
-      keys, {.gate = RouterGate::kSigmoid, .normalised = false, .shared = true}, &with_experts));
+      keys,
+      {.gate = RouterGate::kSigmoid, .normalised = false, .shared = true, .share_width = true},
+      &with_experts));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     layer.feed_forward_norm = nullptr;

@@ -9,8 +9,13 @@ namespace lm {
 
 absl::Status DescribeQwen2Moe(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeQwen2(keys, spec));
-  RETURN_IF_ERROR(
-      DescribeExperts(keys, {.normalised = false, .shared = true, .shared_gate = true}, spec));
+  RETURN_IF_ERROR(DescribeExperts(keys,
+                                  {.normalised = false,
+                                   .shared = true,
+                                   .shared_gate = true,
+                                   .share_width = true,
+                                   .shared_whole = true},
+                                  spec));
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@ namespace lm {
 
 absl::Status DescribeQwen3(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
-  RETURN_IF_ERROR(DescribeExperts(keys, {}, spec));
+  RETURN_IF_ERROR(DescribeExperts(keys, {.share_width = true}, spec));
   RETURN_IF_ERROR(RefuseWindow(keys, spec->context_length));
   spec->ropes[0].pairing = RopePairing::kHalves;
   spec->pooling.probabilities = true;

@@ -29,7 +29,9 @@ absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(RefuseWindow(keys, spec->context_length));
   spec->ropes[0].pairing = RopePairing::kHalves;
   keys.Has("rope.dimension_sections");
-  RETURN_IF_ERROR(DescribeExperts(keys, {.shared = true, .shared_gate = true}, spec));
+  RETURN_IF_ERROR(DescribeExperts(
+      keys, {.shared = true, .shared_gate = true, .share_width = true, .shared_whole = true},
+      spec));
   const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const std::vector<bool> recurrent,
                    keys.Bools("attention.recurrent_layers", blocks));

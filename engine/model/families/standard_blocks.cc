@@ -345,8 +345,14 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   if (!keys.IsArray(kUsed)) RETURN_IF_ERROR(keys.Int(kUsed, 1, experts.count).status());
   ASSIGN_OR_RETURN(const std::vector<int64_t> chosen,
                    keys.IntsOr(kUsed, blocks, 0, experts.count, 0));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
-                   keys.IntsOr("expert_feed_forward_length", blocks, 0, kMaxDim, width));
+  ASSIGN_OR_RETURN(std::vector<int64_t> widths,
+                   keys.IntsOr("expert_feed_forward_length", blocks, 0, kMaxDim,
+                               defaults.share_width ? 0 : width));
+  for (int64_t i = 0; defaults.share_width && i < spec->num_layers(); ++i) {
+    if (widths[i] > 0 || chosen[i] == 0) continue;
+    const FeedForwardSpec& feed_forward = spec->layers[i].feed_forward;
+    widths[i] = (feed_forward.exists() ? feed_forward.width : width) / chosen[i];
+  }
   // Blocks without experts may say 0.
   experts.width = *std::max_element(widths.begin(), widths.end());
   ASSIGN_OR_RETURN(experts.latent, keys.IntOr("moe_latent_size", 0, spec->hidden, 0));
@@ -368,6 +374,7 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
                      keys.IntOr("expert_shared_count", 0, kMaxDim, defaults.shared_count));
     ASSIGN_OR_RETURN(experts.shared_width, keys.IntOr("expert_shared_feed_forward_length", 0,
                                                       kMaxDim, shared * experts.width));
+    if (defaults.shared_whole && experts.shared_width == 0) experts.shared_width = width;
     experts.shared_gate = defaults.shared_gate && experts.shared_width > 0;
   }
   ASSIGN_OR_RETURN(const int64_t dense, keys.IntOr("leading_dense_block_count", 0, kMaxLayers, 0));

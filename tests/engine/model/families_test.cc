@@ -311,6 +311,52 @@ TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
               HasSubstr("'glm4moe.expert_used_count' of layer 2 must be 1 or more, got 0"));
 }
 
+TEST_F(FamilyTest, ExpertsOfUnstatedWidthShareThatOfAFeedForward) {
+  struct Case {
+    const char* architecture;
+    Describe describe;
+    int64_t shared_width;
+  };
+  for (const Case& c :
+       {Case{"qwen2moe", &DescribeQwen2Moe, 96}, Case{"qwen3moe", &DescribeQwen3, 0},
+        Case{"qwen3vlmoe", &DescribeQwen3Vl, 0}, Case{"qwen35moe", &DescribeQwen35, 96},
+        Case{"qwen3next", &DescribeQwen3Next, 96}, Case{"glm4moe", &DescribeGlm4Moe, 24},
+        Case{"mellum", &DescribeMellum, 0}}) {
+    SCOPED_TRACE(c.architecture);
+    Begin(c.architecture, c.describe);
+    if (c.describe == &DescribeQwen3Vl) {
+      Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2, 0});
+    }
+    if (c.describe == &DescribeQwen35 || c.describe == &DescribeQwen3Next) {
+      Set("ssm.conv_kernel", uint64_t{4});
+      Set("ssm.state_size", uint64_t{16});
+      Set("ssm.time_step_rank", uint64_t{6});
+      Set("ssm.group_count", uint64_t{3});
+      Set("ssm.inner_size", uint64_t{120});
+    }
+    Set("expert_count", uint64_t{8});
+    Set("expert_used_count", uint64_t{4});
+    if (c.shared_width == 24) Set("expert_shared_count", uint64_t{1});
+    for (const bool stated : {false, true}) {
+      if (stated) Set("expert_feed_forward_length", uint64_t{0});
+      const ExpertSpec experts = *Spec().layers[11].feed_forward.experts;
+      EXPECT_EQ(experts.width, 96 / 4);
+      EXPECT_EQ(experts.shared_width, c.shared_width);
+      EXPECT_EQ(experts.shared_gate, c.shared_width == 96);
+    }
+    Set("expert_feed_forward_length", uint64_t{40});
+    EXPECT_EQ(Spec().layers[11].feed_forward.experts->width, 40);
+    if (c.shared_width != 96) continue;
+    Set("expert_shared_feed_forward_length", uint64_t{48});
+    EXPECT_EQ(Spec().layers[11].feed_forward.experts->shared_width, 48);
+  }
+  // Of others each is so wide.
+  Begin("olmoe", &DescribeOlmoe);
+  Set("expert_count", uint64_t{8});
+  Set("expert_used_count", uint64_t{4});
+  EXPECT_EQ(Spec().layers[11].feed_forward.experts->width, 96);
+}
+
 TEST_F(FamilyTest, AFamilyWithoutExpertsRefusesThem) {
   Begin("starcoder2", &DescribeStarCoder2);
   Set("attention.layer_norm_epsilon", 1e-5);
@@ -478,6 +524,9 @@ TEST_F(FamilyTest, NemotronHHasOneThingALayer) {
   ASSERT_TRUE(spec.layers[1].feed_forward.experts.has_value());
   EXPECT_EQ(spec.layers[1].feed_forward.experts->latent, 24);
   EXPECT_EQ(spec.layers[1].feed_forward.experts->width, 40);
+  // Those that say nothing share the width.
+  Unset("expert_feed_forward_length");
+  EXPECT_EQ(Spec().layers[1].feed_forward.experts->width, 96 / 2);
   // Of what is no feed-forward there may be none.
   Set("expert_used_count", std::vector<uint64_t>{0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0});
   Set("expert_feed_forward_length", std::vector<uint64_t>{0, 40, 0, 0, 0, 48, 0, 0, 0, 40, 0, 0});
