@@ -27,10 +27,10 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec,
 // The window, in tokens; 0 where there is none, or the context does not outgrow it.
 absl::StatusOr<int64_t> ReadWindow(KeyReader& keys, int64_t context_length);
 absl::Status RefuseWindow(KeyReader& keys, int64_t context_length);
-// Whether each layer has the window: as the file says, or all of `period` but the last, or the
-// first.
-absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers, int64_t period,
-                                                    bool full_first = false);
+// Whether each block has the window: as the file says, or all of `period` but the last, or the
+// first. Files may say nothing of blocks that are no layers.
+absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, const ModelSpec& spec,
+                                                    int64_t period, bool full_first = false);
 // The layers that have a window, where the file declares one, turn by a rope without scaling, of
 // this base (0: of the others'), even if the context does not outgrow the window.
 // REQUIRES: ropes[0] is as the layers without a window need it.
@@ -41,8 +41,8 @@ absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec);
 // The rope of layers with a window that turn by a base of their own, where the file says one, and
 // else as ropes[0], scaling and all: its place in `ropes`.
 absl::StatusOr<int32_t> AddWindowBase(KeyReader& keys, ModelSpec* spec);
-// Whether each layer has the window, which the file must say.
-absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, int64_t layers);
+// Likewise, and the file must say it.
+absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, const ModelSpec& spec);
 // Both, of layers that differ in nothing else.
 absl::Status DescribeStatedWindows(KeyReader& keys, double base, ModelSpec* spec);
 // Layers from `own` on read what earlier ones, with a window or without as they are, keep.

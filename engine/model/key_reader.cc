@@ -72,7 +72,8 @@ bool KeyReader::IsArray(absl::string_view name) {
           std::holds_alternative<std::vector<uint64_t>>(found->second));
 }
 
-absl::StatusOr<std::vector<bool>> KeyReader::Bools(absl::string_view name, int64_t count) {
+absl::StatusOr<std::vector<bool>> KeyReader::Bools(absl::string_view name, int64_t count,
+                                                   int64_t least) {
   std::vector<bool> values;
   if (!Has(name)) return values;
   const MetadataValue& value = metadata_.values().find(Key(name))->second;
@@ -82,6 +83,7 @@ absl::StatusOr<std::vector<bool>> KeyReader::Bools(absl::string_view name, int64
     ASSIGN_OR_RETURN(const std::vector<int64_t> ints, metadata_.GetInts(Key(name)));
     for (int64_t i : ints) values.push_back(i != 0);
   }
+  if (static_cast<int64_t>(values.size()) == least) values.resize(count);
   if (static_cast<int64_t>(values.size()) == count) return values;
   return absl::InvalidArgumentError(absl::StrCat("'", Key(name), "' must have a value for each of ",
                                                  count, " layers, got ", values.size()));

@@ -45,8 +45,12 @@ class KeyReader {
   absl::StatusOr<double> Positive(absl::string_view name);
   absl::StatusOr<double> PositiveOr(absl::string_view name, double otherwise);
   absl::StatusOr<double> NotNegativeOr(absl::string_view name, double otherwise);
-  // An array of `count` booleans or of integers (0 is false); empty where there is no such key.
-  absl::StatusOr<std::vector<bool>> Bools(absl::string_view name, int64_t count);
+  // An array of `count` booleans or of integers (0 is false), or of the first `least` of them, the
+  // others being false; empty where there is no such key.
+  absl::StatusOr<std::vector<bool>> Bools(absl::string_view name, int64_t count, int64_t least);
+  absl::StatusOr<std::vector<bool>> Bools(absl::string_view name, int64_t count) {
+    return Bools(name, count, count);
+  }
   bool IsArray(absl::string_view name);
   absl::StatusOr<bool> BoolOr(absl::string_view name, bool otherwise);
   // A number for each of `count` layers: an array of them, or one for all.

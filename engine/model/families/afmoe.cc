@@ -18,8 +18,7 @@ absl::Status DescribeAfmoe(KeyReader& keys, ModelSpec* spec) {
   spec->embedding_scale = std::sqrt(static_cast<float>(spec->hidden));
   spec->ropes[0].pairing = RopePairing::kHalves;
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
   ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));

@@ -26,8 +26,7 @@ absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeCommandR(keys, spec));
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.Int("attention.sliding_window", 1, int64_t{1} << 40));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();
     if (!windowed[i]) {

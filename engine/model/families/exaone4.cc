@@ -13,8 +13,7 @@ absl::Status DescribeExaone4(KeyReader& keys, ModelSpec* spec) {
   const bool has_windows = spec->num_layers() == 64;
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 4096));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
   ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];

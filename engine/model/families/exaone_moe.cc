@@ -13,8 +13,7 @@ absl::Status DescribeExaoneMoe(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeExperts(keys, {.normalised = false, .shared = true}, spec));
   spec->ropes[0].pairing = RopePairing::kHalves;
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
   ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();

@@ -14,8 +14,7 @@ absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.IntOr("attention.sliding_window", 1, int64_t{1} << 40, 4096));
   const int64_t window = declared < spec->context_length ? declared : 0;
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 2));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 2));
   ASSIGN_OR_RETURN(const double softcap, keys.NotNegativeOr("attn_logit_softcapping", 50));
   ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 30));
   spec->logit_softcap = static_cast<float>(logit_softcap);

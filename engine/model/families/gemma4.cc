@@ -32,7 +32,7 @@ absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.Int("attention.sliding_window", 1, int64_t{1} << 40));
   const int64_t window = declared < spec->context_length ? declared : 0;
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed, NeedWindowPattern(keys, blocks));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, NeedWindowPattern(keys, *spec));
   const int64_t full_dim = spec->layers[0].attention()->key_dim;
   ASSIGN_OR_RETURN(const int64_t dim,
                    keys.IntOr("attention.key_length_swa", 2, kMaxHeadDim, full_dim));

@@ -17,8 +17,7 @@ absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec) {
   spec->ropes[0].pairing = RopePairing::kHalves;
   ASSIGN_OR_RETURN(const bool alternate, keys.BoolOr("ffn_gate_up_exps.alternate", false));
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 2));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 2));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     layer.attention()->biases = true;

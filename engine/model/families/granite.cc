@@ -57,7 +57,7 @@ absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeGranite(keys, spec));
   const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, blocks, 1));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 1));
   ASSIGN_OR_RETURN(const std::vector<bool> turns, keys.Bools("attention.rope_pattern", blocks));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();

@@ -16,12 +16,11 @@ absl::Status DescribeLaguna(KeyReader& keys, ModelSpec* spec) {
       keys, {.gate = RouterGate::kSigmoid, .normalised = false, .shared = true, .shared_count = 1},
       spec));
   spec->ropes[0].pairing = RopePairing::kHalves;
-  const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, blocks, 4, /*full_first=*/true));
+                   ReadWindowPattern(keys, *spec, 4, /*full_first=*/true));
   RETURN_IF_ERROR(AddWindowRope(keys, /*base=*/0, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();

@@ -25,8 +25,7 @@ absl::Status DescribeLlama4(KeyReader& keys, ModelSpec* spec) {
       const bool normed,
       keys.BoolOr("use_qk_norm", experts_count > 0 && experts_count != kMaverickExperts));
   ASSIGN_OR_RETURN(const int64_t step, keys.Int("interleave_moe_layer_step", 0, kMaxDim));
-  ASSIGN_OR_RETURN(const std::vector<bool> chunked,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const std::vector<bool> chunked, ReadWindowPattern(keys, *spec, 4));
   const RopeSpec& rope = spec->ropes[0];
   ASSIGN_OR_RETURN(const double base, keys.PositiveOr("rope.freq_base_swa", rope.base));
   if (base != rope.base) {

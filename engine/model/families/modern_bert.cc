@@ -35,7 +35,7 @@ absl::Status DescribeModernBert(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t window,
                    keys.IntOr("attention.sliding_window", 0, int64_t{1} << 30, 0));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers(), 3, /*full_first=*/true));
+                   ReadWindowPattern(keys, *spec, 3, /*full_first=*/true));
   const RopeSpec& rope = spec->ropes[0];
   spec->ropes[0].pairing = RopePairing::kHalves;
   ASSIGN_OR_RETURN(const double base, keys.PositiveOr("rope.freq_base_swa", 10000));

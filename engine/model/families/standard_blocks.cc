@@ -10,6 +10,7 @@ namespace lm {
 namespace {
 
 constexpr int64_t kMaxLayers = 4096;
+constexpr char kWindowPattern[] = "attention.sliding_window_pattern";
 
 // The heads of each block's queries; where each block has a number of its own, those without KV
 // heads may have 0.
@@ -111,6 +112,12 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
   return absl::OkStatus();
 }
 
+// Some converters (EXAONE's) write nothing of the blocks that are no layers. Empty where there is
+// no such key.
+absl::StatusOr<std::vector<bool>> ReadPatternArray(KeyReader& keys, const ModelSpec& spec) {
+  return keys.Bools(kWindowPattern, spec.num_layers() + spec.skipped_blocks, spec.num_layers());
+}
+
 absl::StatusOr<double> ReadEps(KeyReader& keys, NormKind norm) {
   constexpr char kRmsEps[] = "attention.layer_norm_rms_epsilon";
   constexpr char kEps[] = "attention.layer_norm_epsilon";
@@ -134,13 +141,12 @@ absl::Status RefuseWindow(KeyReader& keys, int64_t context_length) {
       context_length, " tokens; attention to a window is not supported in this architecture"));
 }
 
-absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers, int64_t period,
-                                                    bool full_first) {
-  constexpr char kPattern[] = "attention.sliding_window_pattern";
+absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, const ModelSpec& spec,
+                                                    int64_t period, bool full_first) {
+  if (keys.IsArray(kWindowPattern)) return ReadPatternArray(keys, spec);
+  ASSIGN_OR_RETURN(period, keys.IntOr(kWindowPattern, 1, kMaxDim, period));
   std::vector<bool> windowed;
-  if (keys.IsArray(kPattern)) return keys.Bools(kPattern, layers);
-  ASSIGN_OR_RETURN(period, keys.IntOr(kPattern, 1, kMaxDim, period));
-  for (int64_t i = 0; i < layers; ++i) {
+  for (int64_t i = 0; i < spec.num_layers() + spec.skipped_blocks; ++i) {
     windowed.push_back(full_first ? i % period != 0 : i % period < period - 1);
   }
   return windowed;
@@ -150,8 +156,7 @@ absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, Model
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, period));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, period));
   if (declared == 0) return absl::OkStatus();
   const RopeSpec& rope = spec->ropes[0];
   spec->ropes.push_back(
@@ -192,12 +197,11 @@ absl::StatusOr<int32_t> AddWindowBase(KeyReader& keys, ModelSpec* spec) {
   return static_cast<int32_t>(spec->ropes.size()) - 1;
 }
 
-absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, int64_t layers) {
-  constexpr char kPattern[] = "attention.sliding_window_pattern";
-  ASSIGN_OR_RETURN(std::vector<bool> windowed, keys.Bools(kPattern, layers));
+absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, const ModelSpec& spec) {
+  ASSIGN_OR_RETURN(std::vector<bool> windowed, ReadPatternArray(keys, spec));
   if (!windowed.empty()) return windowed;
   return absl::InvalidArgumentError(
-      absl::StrCat("key \"", keys.Key(kPattern), "\" is not in the file"));
+      absl::StrCat("key \"", keys.Key(kWindowPattern), "\" is not in the file"));
 }
 
 absl::Status ShareKeysAndValues(KeyReader& keys, const std::vector<bool>& windowed, int64_t own,
@@ -217,10 +221,9 @@ absl::Status ShareKeysAndValues(KeyReader& keys, const std::vector<bool>& window
 }
 
 absl::Status DescribeStatedWindows(KeyReader& keys, double base, ModelSpec* spec) {
-  const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.Int("attention.sliding_window", 1, int64_t{1} << 40));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed, NeedWindowPattern(keys, blocks));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, NeedWindowPattern(keys, *spec));
   RETURN_IF_ERROR(AddWindowRope(keys, base, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     if (!windowed[i]) continue;

@@ -592,6 +592,40 @@ TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
   EXPECT_EQ(Spec().layers[0].attention()->rope, 0);
 }
 
+// As the converter of EXAONE 4.5 and K-EXAONE writes them.
+TEST_F(FamilyTest, WindowsNeedNotBeSaidOfBlocksThatAreNoLayers) {
+  struct Case {
+    const char* architecture;
+    Describe describe;
+    int32_t layers;
+  };
+  for (const Case& c :
+       {Case{"exaone4", &DescribeExaone4, 64}, Case{"exaone-moe", &DescribeExaoneMoe, 12},
+        Case{"step35", &DescribeStep35, 12}}) {
+    SCOPED_TRACE(c.architecture);
+    Begin(c.architecture, c.describe);
+    Set("block_count", static_cast<uint64_t>(c.layers + 2));
+    Set("nextn_predict_layers", uint64_t{2});
+    Set("attention.sliding_window", uint64_t{64});
+    std::vector<bool> windowed(c.layers);
+    std::vector<int64_t> windows(c.layers);
+    for (int32_t i = 0; i < c.layers; i += 3) {
+      windowed[i] = true;
+      windows[i] = 64;
+    }
+    for (const int32_t said : {c.layers, c.layers + 2}) {
+      windowed.resize(said);
+      Set("attention.sliding_window_pattern", windowed);
+      EXPECT_EQ(Windows(Spec()), windows);
+    }
+    for (const int32_t said : {c.layers - 1, c.layers + 1}) {
+      windowed.resize(said);
+      Set("attention.sliding_window_pattern", windowed);
+      EXPECT_THAT(Refusal(), HasSubstr("must have a value for each of"));
+    }
+  }
+}
+
 TEST_F(FamilyTest, Mistral3GrowsItsQueriesBeyondTheOriginalContext) {
   Begin("mistral3", &DescribeMistral3);
   EXPECT_FALSE(Spec().layers[0].attention()->tempered);
