@@ -38,9 +38,9 @@ absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec) {
                    keys.IntOr("attention.key_length_swa", 2, kMaxHeadDim, full_dim));
   ASSIGN_OR_RETURN(const int64_t value_dim,
                    keys.IntOr("attention.value_length_swa", 2, kMaxHeadDim, dim));
-  RopeSpec turn = {.base = spec->ropes[0].base, .pairing = spec->ropes[0].pairing};
+  RopeSpec turn = {.pairing = spec->ropes[0].pairing};
   ASSIGN_OR_RETURN(turn.dim, keys.IntOr("rope.dimension_count_swa", 2, dim, dim));
-  ASSIGN_OR_RETURN(turn.base, keys.PositiveOr("rope.freq_base_swa", turn.base));
+  ASSIGN_OR_RETURN(turn.base, keys.PositiveOr("rope.freq_base_swa", 10000));
   if (dim != value_dim || dim % 2 != 0 || turn.dim % 2 != 0 ||
       full_dim != spec->layers[0].attention()->value_dim) {
     return absl::InvalidArgumentError(
@@ -67,7 +67,7 @@ absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(ShareKeysAndValues(keys, windowed, blocks - shared, spec));
   ASSIGN_OR_RETURN(spec->per_layer_input,
                    keys.IntOr("embedding_length_per_layer_input", 0, kMaxDim / layers, 0));
-  ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 0));
+  ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 30));
   spec->logit_softcap = static_cast<float>(logit_softcap);
   return absl::OkStatus();
 }

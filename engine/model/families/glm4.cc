@@ -46,7 +46,9 @@ absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec) {
 absl::Status DescribeGlm4Moe(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
   RETURN_IF_ERROR(DescribeExperts(
-      keys, {.gate = RouterGate::kSigmoid, .shared = true, .share_width = true}, spec));
+      keys,
+      {.gate = RouterGate::kSigmoid, .normalised = false, .shared = true, .share_width = true},
+      spec));
   RETURN_IF_ERROR(TurnsBySections(keys, spec).status());
   spec->ropes[0].pairing = RopePairing::kHalves;
   const bool head_norms = keys.HasTensor("blk.0.attn_q_norm.weight");

@@ -17,7 +17,7 @@ absl::Status DescribeMuseGlimmer(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const double base, keys.PositiveOr("rope.freq_base_swa", rope.base));
   RETURN_IF_ERROR(DescribeWindows(keys, /*period=*/4, base, spec));
   ASSIGN_OR_RETURN(const double logit_scale, keys.Positive("logit_scale"));
-  ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 0));
+  ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 30));
   spec->logit_scale = static_cast<float>(logit_scale);
   spec->logit_softcap = static_cast<float>(logit_softcap);
   spec->plain_embedding_norm = true;

@@ -74,6 +74,7 @@ TEST_F(FamilyTest, Gemma4HasHeadsOfTwoKindsAndSharesKeys) {
   Set("attention.head_count_kv", std::vector<uint64_t>{2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2, 1});
   Set("attention.shared_kv_layers", uint64_t{3});
   Set("embedding_length_per_layer_input", uint64_t{8});
+  Set("rope.freq_base", 1e6);
   const ModelSpec spec = Spec();
   EXPECT_EQ(spec.per_layer_input, 8);
   EXPECT_EQ(Windows(spec)[1], 128);
@@ -86,6 +87,9 @@ TEST_F(FamilyTest, Gemma4HasHeadsOfTwoKindsAndSharesKeys) {
   EXPECT_TRUE(full.value_norm && full.value_is_key);
   EXPECT_EQ(windowed.key_dim, 16);
   EXPECT_EQ(windowed.rope, 1);
+  EXPECT_EQ(spec.ropes[0].base, 1e6);
+  EXPECT_EQ(spec.ropes[1].base, 1e4);
+  EXPECT_EQ(spec.logit_softcap, 30);
   EXPECT_EQ(spec.ropes[1].dim, 16);
   EXPECT_EQ(spec.ropes[1].factors, nullptr);
   EXPECT_EQ(spec.layers[8].attention()->kv_source, -1);
@@ -93,6 +97,11 @@ TEST_F(FamilyTest, Gemma4HasHeadsOfTwoKindsAndSharesKeys) {
   EXPECT_EQ(spec.layers[11].attention()->kv_source, 8);
   EXPECT_EQ(MixerInputCols(spec.layers[8]), 4 * 32 + 2 * 32);
   EXPECT_EQ(MixerInputCols(spec.layers[11]), 4 * 32);
+
+  Set("rope.freq_base_swa", 5e4);
+  Set("final_logit_softcapping", 0.0);
+  EXPECT_EQ(Spec().ropes[1].base, 5e4);
+  EXPECT_EQ(Spec().logit_softcap, 0);
 
   Set("attention.shared_kv_layers", uint64_t{11});
   EXPECT_THAT(Refusal(), HasSubstr("layer 1 has none to share with"));
@@ -272,7 +281,8 @@ TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
   Set("expert_feed_forward_length", uint64_t{40});
   Set("expert_shared_count", uint64_t{2});
   Set("expert_weights_scale", 1.5);
-  Set("expert_weights_norm", false);
+  EXPECT_FALSE(Spec().layers[2].feed_forward.experts->router.normalised);
+  Set("expert_weights_norm", true);
   // Converters write both numbers of models whose experts are one group.
   Set("expert_group_count", uint64_t{1});
   Set("expert_group_used_count", uint64_t{1});
@@ -291,7 +301,7 @@ TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
   EXPECT_EQ(experts.router.gate, RouterGate::kSigmoid);
   EXPECT_EQ(experts.router.chosen, 3);
   EXPECT_EQ(experts.router.scale, 1.5f);
-  EXPECT_FALSE(experts.router.normalised);
+  EXPECT_TRUE(experts.router.normalised);
   EXPECT_EQ(experts.router.groups, 4);
   EXPECT_EQ(experts.router.chosen_groups, 2);
   Set("expert_gating_func", uint64_t{1});
@@ -653,6 +663,17 @@ TEST_F(FamilyTest, Olmo3SlowsDownOnlyTheLayersThatSeeEverything) {
   EXPECT_EQ(spec.layers[0].attention()->rope, 1);
   EXPECT_EQ(spec.layers[3].attention()->rope, 0);
   EXPECT_EQ(spec.layers[0].mixer_norm, nullptr);
+}
+
+TEST_F(FamilyTest, MuseGlimmerCapsItsLogitsUnlessTheFileSaysOtherwise) {
+  Begin("muse-glimmer", &DescribeMuseGlimmer);
+  Set("attention.sliding_window", uint64_t{64});
+  Set("logit_scale", 0.5);
+  EXPECT_EQ(Spec().logit_softcap, 30);
+  Set("final_logit_softcapping", 20.0);
+  EXPECT_EQ(Spec().logit_softcap, 20);
+  Set("final_logit_softcapping", 0.0);
+  EXPECT_EQ(Spec().logit_softcap, 0);
 }
 
 TEST_F(FamilyTest, Gemma2CapsItsScoresAndLogits) {
