@@ -130,6 +130,9 @@ class LayerLoader {
     std::vector<Part> parts = {{Name("attn_q"), attention.q_cols()},
                                {Name("attn_k"), attention.k_cols()},
                                {Name("attn_v"), attention.v_cols()}};
+    if (attention.output_gate == OutputGate::kInQ) {
+      parts[0] = {Name("attn_q"), 2 * attention.q_cols(), {attention.key_dim, attention.key_dim}};
+    }
     if (attention.kv_source >= 0) {
       parts.resize(1);
       // Some converters write what nobody needs.
@@ -138,10 +141,8 @@ class LayerLoader {
       }
     } else if (attention.value_is_key) {
       parts.resize(2);
-    } else if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
-      parts = {{Name("attn_qkv"), attention.q_cols() + attention.k_cols() + attention.v_cols()}};
-    } else if (attention.output_gate == OutputGate::kInQ) {
-      parts[0] = {Name("attn_q"), 2 * attention.q_cols(), {attention.key_dim, attention.key_dim}};
+    } else if (loader_.Has(Name("attn_qkv.weight"))) {
+      parts = InOneTensor(std::move(parts));
     }
     if (attention.output_gate == OutputGate::kOwn) {
       parts.push_back({Name("attn_gate"), attention.gate_cols()});
@@ -164,6 +165,24 @@ class LayerLoader {
                      loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
                                             attention.out_cols(), /*needs_bias=*/false));
     return absl::OkStatus();
+  }
+
+  // q, k and v as the rows of one tensor, one after the other; biases may be those of three.
+  std::vector<Part> InOneTensor(std::vector<Part> parts) const {
+    Part all = {Name("attn_qkv"), 0};
+    const bool one_bias = loader_.Has(all.prefix + ".bias");
+    bool as_it_is = true;
+    for (Part& part : parts) {
+      part.own_bias = !one_bias && loader_.Has(part.prefix + ".bias");
+      if (part.own_bias) part.bias = part.prefix + ".bias";
+      as_it_is = as_it_is && part.runs.empty() && !part.own_bias;
+      part.prefix = all.prefix;
+      part.first = all.rows;
+      all.rows += part.rows;
+    }
+    if (as_it_is) return {all};
+    for (Part& part : parts) part.all_rows = all.rows;
+    return parts;
   }
 
   absl::StatusOr<DeviceNorm> LoadHeadNorm(const char* part, const AttentionSpec& attention,

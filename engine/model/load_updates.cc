@@ -62,8 +62,8 @@ absl::Status WeightLoader::AddUpdates(const Adapter& adapter, int32_t number,
     if (rank == 0) continue;
     ASSIGN_OR_RETURN(const TensorInfo* a,
                      tensors.Take(absl::StrCat(part.prefix, kA), part.count * rank, cols));
-    ASSIGN_OR_RETURN(const TensorInfo* b,
-                     tensors.Take(absl::StrCat(part.prefix, kB), part.count * part.rows, rank));
+    ASSIGN_OR_RETURN(const TensorInfo* b, tensors.Take(absl::StrCat(part.prefix, kB),
+                                                       part.count * part.RowsOfOne(), rank));
     if (!stack.empty() && stack[0].info->dtype != a->dtype) RETURN_IF_ERROR(finish());
     stack.push_back({a, part.index * rank, rank});
     std::vector<Rows> own;

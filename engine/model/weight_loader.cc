@@ -112,7 +112,7 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       std::string weight_name = part.prefix + ".weight";
       const TensorInfo* info = gguf_.FindTensor(weight_name);
       if (info != nullptr && !stack.empty() && info->dtype != stack[0].info->dtype) break;
-      ASSIGN_OR_RETURN(info, Take(weight_name, part.count * part.rows, cols));
+      ASSIGN_OR_RETURN(info, Take(weight_name, part.count * part.RowsOfOne(), cols));
       AddRows(*info, part, &stack);
       ASSIGN_OR_RETURN(const float scale, ScaleOf(part));
       scales.resize(rows + part.rows, scale);
@@ -120,10 +120,12 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       if (needs_bias || !part.bias.empty() || Has(bias_name)) {
         bias.resize(rows);  // zeros for the parts before that have none
         ASSIGN_OR_RETURN(const std::vector<float> values,
-                         part.own_bias ? HostVector(bias_name, part.rows)
-                                       : HostRow(bias_name, part.count, part.index, part.rows));
+                         part.own_bias
+                             ? HostVector(bias_name, part.rows)
+                             : HostRow(bias_name, part.count, part.index, part.RowsOfOne()));
+        const auto begin_of_part = values.begin() + (part.own_bias ? 0 : part.first);
         for (const auto& [first, count] : RunsOf(part)) {
-          bias.insert(bias.end(), values.begin() + first, values.begin() + first + count);
+          bias.insert(bias.end(), begin_of_part + first, begin_of_part + first + count);
         }
       }
       rows += part.rows;
@@ -317,7 +319,7 @@ std::vector<std::pair<int64_t, int64_t>> WeightLoader::RunsOf(const ProjectionPa
 void WeightLoader::AddRows(const TensorInfo& info, const ProjectionPart& part,
                            std::vector<Rows>* stack) {
   for (const auto& [first, count] : RunsOf(part)) {
-    stack->push_back({&info, part.index * part.rows + first, count});
+    stack->push_back({&info, part.index * part.RowsOfOne() + part.first + first, count});
   }
 }
 

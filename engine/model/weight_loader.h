@@ -87,6 +87,12 @@ class WeightLoader {
     bool adaptable = true;  // false: what adapters would add is not what the product is used for
     std::string bias = {};  // in the place of "<prefix>.bias", and must be there
     bool own_bias = false;  // which is of this matrix alone
+    // The tensor, and its biases, have this many rows, of which these are those from `first` on; 0:
+    // it has no others.
+    int64_t all_rows = 0;
+    int64_t first = 0;
+
+    int64_t RowsOfOne() const { return all_rows > 0 ? all_rows : rows; }  // of the `count`
   };
 
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
