@@ -147,7 +147,8 @@ class LayerLoader {
     if (attention.output_gate == OutputGate::kOwn) {
       parts.push_back({Name("attn_gate"), attention.gate_cols()});
     }
-    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden, attention.biases));
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
     ASSIGN_OR_RETURN(mixer->q_norm, LoadHeadNorm("attn_q_norm", attention, attention.heads));
     if (attention.kv_source < 0) {
       ASSIGN_OR_RETURN(mixer->k_norm, LoadHeadNorm("attn_k_norm", attention, attention.kv_heads));

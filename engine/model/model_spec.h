@@ -146,7 +146,6 @@ struct AttentionSpec {
   int64_t kv_heads = 0;   // divides heads
   int64_t key_dim = 0;    // of a head of q and k
   int64_t value_dim = 0;  // of v
-  bool biases = false;    // q, k and v must have them; otherwise they may
   HeadNorm head_norm = HeadNorm::kNone;
   bool norms_after_turning = false;  // q and k, by head_norm
   bool value_norm = false;           // each head of v, without a gain

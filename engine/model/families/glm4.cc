@@ -2,13 +2,14 @@
 // "glm4moe": GLM-4.5 and 4.6 (GLM Team 2025, arXiv 2508.06471); and the texts
 // of GLM-4.1V, 4.5V and 4.6V, whose pairs are for an image's time, height and width.
 //
-// All have biases of q, k and v, and turn a part of each head.
+// All may have biases of q, k and v, and turn a part of each head.
 // chatglm: gate and up are one tensor; neighbouring values of a head turn together.
 // glm4: what mixer and feed-forward add to x is normed too; gate and up are one tensor;
 // neighbouring values of a head turn together, but the halves where the file has sections of pairs,
 // for which the converter reorders the rows of W_q and W_k. glm4moe: heads of q and k may be
 // normed; the norm before the feed-forward is called post_attention_norm; experts are chosen by a
 // sigmoid with a bias, and one sees every row; the halves of a head turn together.
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
 
@@ -51,9 +52,11 @@ absl::Status DescribeGlm4Moe(KeyReader& keys, ModelSpec* spec) {
       spec));
   RETURN_IF_ERROR(TurnsBySections(keys, spec).status());
   spec->ropes[0].pairing = RopePairing::kHalves;
-  const bool head_norms = keys.HasTensor("blk.0.attn_q_norm.weight");
-  for (LayerSpec& layer : spec->layers) {
-    if (head_norms) layer.attention()->head_norm = HeadNorm::kEach;
+  for (int64_t i = 0; i < spec->num_layers(); ++i) {
+    LayerSpec& layer = spec->layers[i];
+    if (keys.HasTensor(absl::StrCat("blk.", i, ".attn_q_norm.weight"))) {
+      layer.attention()->head_norm = HeadNorm::kEach;
+    }
     layer.feed_forward_norm = "post_attention_norm";
   }
   return absl::OkStatus();

@@ -20,7 +20,6 @@ absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 2));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
-    layer.attention()->biases = true;
     layer.attention()->sinks = true;
     if (windowed[i]) layer.attention()->window = window;
     layer.feed_forward.activation = Activation::kSwigluOai;

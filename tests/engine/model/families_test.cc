@@ -180,6 +180,15 @@ TEST_F(FamilyTest, HalvesTurnWhereGlm4HasSections) {
   EXPECT_EQ(Spec().ropes[0].still, std::vector<int64_t>{7});
 }
 
+TEST_F(FamilyTest, EachLayerOfGlm4MoeMayNormItsHeads) {
+  Begin("glm4moe", &DescribeGlm4Moe);
+  AddTensor("blk.3.attn_q_norm.weight");
+  const ModelSpec spec = Spec();
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(spec.layers[i].attention()->head_norm, i == 3 ? HeadNorm::kEach : HeadNorm::kNone);
+  }
+}
+
 TEST_F(FamilyTest, NeighboursTurnInAPartOfAHeadOfChatGlm) {
   Begin("chatglm", &DescribeChatGlm);
   Set("rope.dimension_count", uint64_t{8});

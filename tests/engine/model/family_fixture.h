@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ class FamilyTest : public testing::Test {
     architecture_ = architecture;
     describe_ = describe;
     keys_.clear();
+    tensors_.clear();
     Set("block_count", uint64_t{12});
     Set("embedding_length", uint64_t{64});
     Set("feed_forward_length", uint64_t{96});
@@ -35,6 +37,8 @@ class FamilyTest : public testing::Test {
 
   void Rename(const std::string& architecture) { architecture_ = architecture; }
   void Unset(const std::string& name) { keys_.erase(name); }
+  // The file has such a tensor.
+  void AddTensor(const std::string& name) { tensors_.insert(name); }
 
   ModelSpec Spec() {
     ModelSpec spec;
@@ -51,7 +55,9 @@ class FamilyTest : public testing::Test {
   absl::Status Run(ModelSpec* spec) {
     Metadata metadata;
     for (const auto& [name, value] : keys_) metadata.Insert(architecture_ + "." + name, value);
-    KeyReader keys(metadata, architecture_);
+    KeyReader keys(metadata, architecture_, [this](absl::string_view name) {
+      return static_cast<int64_t>(tensors_.count(std::string(name)));
+    });
     const absl::Status status = describe_(keys, spec);
     return status.ok() ? keys.CheckTheOthers() : status;
   }
@@ -59,6 +65,7 @@ class FamilyTest : public testing::Test {
   std::string architecture_;
   Describe describe_ = nullptr;
   std::map<std::string, MetadataValue> keys_;
+  std::set<std::string> tensors_;
 };
 
 inline std::vector<int64_t> Windows(const ModelSpec& spec) {
