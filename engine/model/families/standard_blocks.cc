@@ -89,8 +89,9 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
         absl::StrCat("'", keys.Key("rope.dimension_count"), "' must be even, got ", rope->dim));
   }
   ASSIGN_OR_RETURN(rope->base, keys.PositiveOr("rope.freq_base", 10000));
-  ASSIGN_OR_RETURN(rope->original_context, keys.IntOr("rope.scaling.original_context_length", 1,
-                                                      int64_t{1} << 30, context_length));
+  ASSIGN_OR_RETURN(const int64_t original,
+                   keys.IntOr("rope.scaling.original_context_length", 0, int64_t{1} << 30, 0));
+  rope->original_context = original > 0 ? original : context_length;
   // As llama.cpp reads them: without a type a factor is linear, and 0 is no factor; "scale_linear"
   // is what converters wrote before.
   std::string scaling = "linear";

@@ -85,6 +85,17 @@ TEST(RopeScalingTest, YarnsFactorsMayBeStated) {
   EXPECT_FALSE(yarn.Load().ok());
 }
 
+TEST(RopeScalingTest, AnOriginalContextOfZeroIsNone) {
+  SmallModel yarn = Varied();
+  yarn.Set(kType, std::string("yarn"));
+  yarn.Set(kFactor, 8.0f);
+  const std::vector<float> expected = Logits(yarn);
+  yarn.Set("llama.rope.scaling.original_context_length", uint32_t{0});
+  EXPECT_EQ(Logits(yarn), expected);
+  yarn.Set("llama.rope.scaling.original_context_length", uint32_t{16});
+  EXPECT_NE(Logits(yarn), expected);
+}
+
 TEST(RopeScalingTest, NoneAndZeroAndOneScaleNothing) {
   const std::vector<float> expected = Logits(Varied());
   for (float factor : {0.0f, 1.0f}) {
