@@ -323,6 +323,8 @@ absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constrain
 absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
                          Dialect dialect, std::string* text) {
   std::optional<std::string> meant = UnwrapAnswer(constraint, dialect, *text);
+  // Not everybody who answers wraps what the dialect wraps: a batch file goes anywhere.
+  if (!meant.has_value() && WrapOf(constraint.kind, dialect) != Wrap::kNone) meant = *text;
   auto fits = [&] { return meant.has_value() && grammar.Matches(*meant).value_or(false); };
   bool good = fits();
   if (!good && meant.has_value() && IsJson(constraint.kind)) {

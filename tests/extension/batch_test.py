@@ -141,6 +141,15 @@ class BatchTest(unittest.TestCase):
         self.assertIsNotNone(harness.value(db, "SELECT ended FROM lm_jobs"))
         print(f"{ROWS} rows: export {exporting:.1f} s, {exported_mb:.0f} MB; import of {len(answers)} lines {importing:.1f} s, {imported_mb:.0f} MB", file=sys.stderr)
 
+    def test_bare_answers_fit_as_they_stand(self):
+        for dialect in ("openai", "ollama", "vllm"):
+            with self.subTest(dialect=dialect):
+                _, db = self.make(4, name=f"{dialect}.db")
+                said = iter(("praise", '{"answer": "complaint"}' if dialect != "vllm" else "complaint", "prai", '"praise"'))
+                answers = [answer_line(line, lambda body: next(said)) for line in self.lines(db, dialect=dialect)]
+                self.assertEqual(self.take(db, answers), ((2, 2, 0, 0, 0), []))
+                self.assertEqual(db.execute("SELECT label FROM notes ORDER BY id").fetchall(), [("praise",), ("complaint",), (None,), (None,)])
+
     def test_a_line(self):
         _, db = self.make(2, options={"max_tokens": 9, "temperature": 0.5, "seed": 3})
         line = json.loads(self.lines(db, dialect="openai")[0])

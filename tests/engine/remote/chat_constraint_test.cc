@@ -113,6 +113,32 @@ TEST(ChatConstraintTest, WhatIsWrappedIsUnwrapped) {
   EXPECT_FALSE(ProveAnswer(schema, *grammar, Dialect::kVllm, &text).ok());
 }
 
+// Whoever answers a batch file may not know of the object that OpenAI's servers want. What counts
+// is what is meant: a wrapped answer is never taken as it stands.
+TEST(ChatConstraintTest, WhatIsNotWrappedFitsAsItStands) {
+  auto proven = [](Kind kind, const char* constraint, Dialect dialect, std::string text) {
+    const AnswerConstraint held{kind, constraint};
+    const auto grammar = CompileNotation(held).value();
+    return ProveAnswer(held, *grammar, dialect, &text).ok() ? text : "(does not fit)";
+  };
+  constexpr char kLabels[] = R"(["praise","12","{\"answer\":\"no\"}"])";
+  for (const Dialect dialect : {Dialect::kOpenAi, Dialect::kOllama}) {
+    EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, "praise"), "praise");
+    EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, "12"), "12");
+    EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, R"({"answer":"praise"})"), "praise");
+    EXPECT_EQ(proven(Kind::kRegex, ".*", dialect, R"({"answer":"a"})"), "a");
+    for (const char* text : {"prais", "praise!", "", R"("praise")", R"({"answer":"no"})",
+                             R"({"answer":"perhaps"})", R"({"label":"praise"})"}) {
+      EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, text), "(does not fit)") << text;
+    }
+  }
+  EXPECT_EQ(proven(Kind::kRegex, "[0-9]+", Dialect::kLlamaServer, "12"), "12");
+  EXPECT_EQ(proven(Kind::kRegex, "[0-9]+", Dialect::kLlamaServer, R"("12")"), "12");
+  EXPECT_EQ(proven(Kind::kRegex, "\"[0-9]+\"", Dialect::kLlamaServer, R"("12")"), "(does not fit)");
+  EXPECT_EQ(proven(Kind::kSchema, R"({"type":"string"})", Dialect::kOpenAi, "bare"),
+            "(does not fit)");
+}
+
 // Servers write numbers as they like; here they are written as local answers have them.
 TEST(ChatConstraintTest, NumbersAreWrittenAsLocalAnswersHaveThem) {
   const AnswerConstraint schema{
