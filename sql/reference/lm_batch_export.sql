@@ -4,7 +4,8 @@
 -- OpenAI's Batch API. sql/batch_files.md shows who takes them. lm_batch_import() takes the answers.
 --
 -- options
---   model     what the server calls its model; unless given, as lm_models has it of the job's model
+--   model     what the server calls its model; unless given, as lm_models has it of the job's model. The job is that model's
+--             then: lm_run() with another goes on with it after UPDATE lm_jobs SET model = NULL
 --   dialect   openai (unless given), vllm, sglang, llama-server, ollama: how constraints are written
 --   path      writes files instead, path-00001.jsonl and so on: a row for each
 --   lines, bytes   the most of a file (50000, 200000000)

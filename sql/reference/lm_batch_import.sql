@@ -29,3 +29,11 @@ SELECT refused, refusal FROM lm_batch_import('sort', '$TMP/notes-00001.jsonl');
 --> 1|NULL
 SELECT * FROM lm_batch_import('sort', '$TMP/nowhere.jsonl');
 --! nowhere.jsonl': No such file
+
+-- lm_run() does what is left. The job is the exported model's, so that no column has answers of two models unawares:
+-- who wants those of another says so.
+SELECT * FROM lm_run('sort', '{"retry":true}');
+--! job 'sort' was begun with the model Qwen3-32B, this connection's is .* \(UPDATE lm_jobs SET model = NULL
+UPDATE lm_jobs SET model = NULL WHERE name = 'sort';
+SELECT max(total), max(done), max(failed) FROM lm_run('sort', '{"retry":true}');
+--> 3|3|0
