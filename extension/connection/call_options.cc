@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/constraint_cache.h"
 #include "extension/connection/unknown_option.h"
 
 namespace lm {
@@ -71,7 +72,9 @@ absl::Status CheckBudget(const CallOptions& options) {
 
 absl::Status CheckCallOptions(absl::string_view json) {
   GenerationOptions options;
-  return Parse(json, &options);
+  RETURN_IF_ERROR(Parse(json, &options));
+  if (options.constraint.kind == AnswerConstraint::Kind::kNone) return absl::OkStatus();
+  return CompileNotation(options.constraint).status();
 }
 
 absl::StatusOr<CallOptions> ReadCallOptions(

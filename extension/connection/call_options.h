@@ -61,7 +61,8 @@ absl::Status CheckBudget(const CallOptions& options);
 // the model make none. What is no JSON object is left to whoever reads it.
 absl::Status CheckNoneOfAnswers(const std::optional<std::string>& json);
 
-// What is wrong with options whatever the model: an unknown key, a type, a value out of range.
+// What is wrong with options whatever the model: an unknown key, a type, a value out of range, a
+// constraint that does not compile.
 absl::Status CheckCallOptions(absl::string_view json);
 
 }  // namespace lm
