@@ -119,7 +119,7 @@ absl::Status CheckNames(Session& session, const Arguments& arguments) {
                                   Quoted(arguments.Get("table")), " LIMIT 0"));
 }
 
-absl::StatusOr<Job> MakeJob(const Session& session, const Arguments& arguments) {
+absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const std::string table, arguments.Required("table"));
   ASSIGN_OR_RETURN(const std::string column, arguments.Required("column"));
   ASSIGN_OR_RETURN(const std::string into, arguments.Required("into"));

@@ -2,13 +2,14 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/host.h"
 #include "lm/sqlite.h"
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const std::string& path,
   const char* variable = std::getenv("LM_MODEL");
   session->named_ = arguments.Has("model") || (variable != nullptr && *variable != '\0');
   if (arguments.Has("model")) {
-    RETURN_IF_ERROR(session->Run(
+    RETURN_IF_ERROR(session->RunTyped(
         "INSERT INTO temp.lm_models(name, path, options) VALUES ('default', ?1, nullif(?2, ''))",
         {arguments.Get("model"), arguments.Get("model-options")}));
   } else if (arguments.Has("model-options")) {
@@ -84,7 +85,9 @@ Session::~Session() {
 
 bool Session::interrupted() { return pressed; }
 
-absl::Status Session::Each(absl::string_view sql, const Values& parameters,
+// An error of the statement as it runs has the code `of_statement`.
+absl::Status Session::Step(absl::string_view sql, const Values& parameters,
+                           absl::StatusCode of_statement,
                            const std::function<bool(const Values&)>& row) {
   // One that was not under way when Ctrl-C came would not notice.
   if (interrupted()) return absl::CancelledError("interrupted");
@@ -94,8 +97,12 @@ absl::Status Session::Each(absl::string_view sql, const Values& parameters,
   }
   Values values;
   for (;;) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return absl::OkStatus();
+    const absl::StatusOr<bool> more = statement.Step();
+    if (absl::IsInvalidArgument(more.status())) {
+      return absl::Status(of_statement, more.status().message());
+    }
+    RETURN_IF_ERROR(more.status());
+    if (!*more) return absl::OkStatus();
     values.clear();
     for (int c = 0; c < sqlite3_column_count(statement.get()); ++c) {
       ASSIGN_OR_RETURN(std::string text, statement.Text(c));
@@ -103,6 +110,16 @@ absl::Status Session::Each(absl::string_view sql, const Values& parameters,
     }
     if (!row(values)) return absl::OkStatus();
   }
+}
+
+absl::Status Session::Each(absl::string_view sql, const Values& parameters,
+                           const std::function<bool(const Values&)>& row) {
+  return Step(sql, parameters, absl::StatusCode::kFailedPrecondition, row);
+}
+
+absl::Status Session::RunTyped(absl::string_view sql, const Values& parameters) {
+  return Step(sql, parameters, absl::StatusCode::kInvalidArgument,
+              [](const Values&) { return true; });
 }
 
 absl::StatusOr<std::vector<Session::Values>> Session::Query(absl::string_view sql,
@@ -120,8 +137,9 @@ absl::Status Session::Run(absl::string_view sql, const Values& parameters) {
 }
 
 absl::StatusOr<std::string> Session::CallOptions(
-    const std::vector<std::pair<std::string, Json>>& more) const {
-  Json all = Json::MakeObject();
+    const std::vector<std::pair<std::string, Json>>& more,
+    const std::vector<absl::string_view>& own) {
+  Json all = Json::MakeObject(), of_generate = Json::MakeObject();
   if (!options_.empty()) {
     const std::optional<Json> given = Json::Parse(options_);
     if (!given.has_value() || !given->is_object()) {
@@ -132,6 +150,13 @@ absl::StatusOr<std::string> Session::CallOptions(
   }
   for (const auto& [name, value] : more) {
     if (!all.Has(name)) all.Add(name, value);
+  }
+  for (const auto& [name, value] : all.members()) {
+    if (std::find(own.begin(), own.end(), name) == own.end()) of_generate.Add(name, value);
+  }
+  const absl::Status checked = RunTyped("SELECT lm_check_job(NULL, ?1)", {of_generate.Dump()});
+  if (!checked.ok()) {  // it speaks in the name of the table whose options it is to check
+    return absl::Status(checked.code(), absl::StripPrefix(checked.message(), "lm_jobs: "));
   }
   return all.Dump();
 }

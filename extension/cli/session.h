@@ -34,14 +34,20 @@ class Session {
   using Values = std::vector<std::string>;
   // The rows of a statement as texts; NULL is "". `parameters` are ?1, ?2, ...
   absl::StatusOr<std::vector<Values>> Query(absl::string_view sql, const Values& parameters = {});
-  // Row by row, until the function returns false.
+  // Row by row, until the function returns false. InvalidArgument for SQL that cannot be prepared,
+  // as with a name that is not there; FailedPrecondition for what it says as it runs, as that a
+  // model cannot be loaded; other codes are of the database itself.
   absl::Status Each(absl::string_view sql, const Values& parameters,
                     const std::function<bool(const Values&)>& row);
   absl::Status Run(absl::string_view sql, const Values& parameters = {});
+  // The same where the parameters are what was typed: what is said of them is InvalidArgument.
+  absl::Status RunTyped(absl::string_view sql, const Values& parameters);
 
-  // What --options says, with `more` added to it, as a JSON text.
+  // What --options says, with `more` added to it, as a JSON text. InvalidArgument for what is wrong
+  // with it whatever the model; `own` are options that the command has beside generate()'s.
   absl::StatusOr<std::string> CallOptions(
-      const std::vector<std::pair<std::string, Json>>& more = {}) const;
+      const std::vector<std::pair<std::string, Json>>& more = {},
+      const std::vector<absl::string_view>& own = {});
 
   // By --model or LM_MODEL.
   bool model_is_named() const { return named_; }
@@ -56,6 +62,9 @@ class Session {
 
  private:
   Session() = default;
+
+  absl::Status Step(absl::string_view sql, const Values& parameters, absl::StatusCode of_statement,
+                    const std::function<bool(const Values&)>& row);
 
   sqlite3* db_ = nullptr;
   std::string options_;

@@ -13,7 +13,8 @@ absl::Status RunSummarize(const Arguments& arguments) {
   std::vector<std::string> files = arguments.rest();
   if (files.empty()) files.push_back("-");
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
-  ASSIGN_OR_RETURN(const std::string options, session->CallOptions());
+  ASSIGN_OR_RETURN(const std::string options,
+                   session->CallOptions({}, {"instruction", "combine", "part_tokens"}));
   for (const std::string& file : files) {
     ASSIGN_OR_RETURN(const std::string text, ReadText(file));
     const auto summary = session->Query("SELECT lm_summarize(?1, ?2)", {text, options});

@@ -77,6 +77,9 @@ class CliTest(unittest.TestCase):
         self.fails(2, "--model needs a value", "ask", "x", "--model")
         self.fails(2, "--json takes no value", "ask", "x", "--json=1")
         self.fails(2, "--options must be a JSON object, got '7'", "ask", "x", "--options", "7")
+        self.fails(2, "^sqlite-lm: unknown option 'max_token'; the nearest known one is 'max_tokens'$", "ask", "x", "--options", '{"max_token":3}')
+        self.fails(2, "^sqlite-lm: regex: ", "chat", "--options", '{"regex":"("}')
+        self.fails(2, "unknown option 'part_token'", "summarize", "--options", '{"part_token":3}', stdin="x")
         self.fails(2, "--tokens must be a whole number from 2 to 1000000, got 'many'", "bench", "--tokens", "many")
         self.fails(2, "--words must be a whole number from 1 to 1000000, got '3000000000'", "bench", "--words", "3000000000")
         self.fails(2, "no-such.gguf", "ask", "x", "--model", "no-such.gguf")
@@ -103,6 +106,18 @@ class CliTest(unittest.TestCase):
         self.fails(2, "there is no question", "ask")
         self.fails(1, "Not a directory|no such file", "models", bad / "x")
         self.fails(1, "bad.txt: file is not a database", "label", bad)
+
+    def test_what_comes_of_right_arguments_is_no_wrong_one(self):
+        dead = ["--model", "http://127.0.0.1:1/v1", "--model-options", '{"retries":0}']
+        broken = self.folder / "broken.gguf"
+        shipped = pathlib.Path(os.environ["LM_MODEL"]).read_bytes()
+        broken.write_bytes(shipped[:len(shipped) // 2])
+        for model in (dead, []):
+            for words in (["ask", "x"], ["summarize"], ["bench"]):
+                with self.subTest(words=words, model=model):
+                    self.fails(1, "Couldn't connect" if model else "broken.gguf", *words, *model, stdin="x", LM_MODEL=str(broken))
+        self.notes(1)
+        self.fails(1, ".", "label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "x", *dead)
 
     def test_ask(self):
         options = ["--options", '{"max_tokens":8}']
