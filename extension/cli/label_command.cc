@@ -51,25 +51,27 @@ absl::Status PutColumn(Session& session, const Arguments& arguments, const Job& 
   return session.Run(absl::StrCat("EXPLAIN ", job.query));
 }
 
-// Goes on with the job of that name where it is the same and not over, else begins it.
+// Goes on with the job of that name where it is the same and not over, else begins it. One that was
+// never begun, as where its first run could not be, is held to nothing.
 absl::Status PutJob(Session& session, const Job& job, bool restart) {
   const char* kKnown =
       "SELECT query, coalesce(target, ''), coalesce(system, ''), coalesce(options, ''), ended IS "
-      "NOT NULL FROM lm_jobs WHERE name = ?1";
+      "NOT NULL, coalesce(total, began) IS NOT NULL FROM lm_jobs WHERE name = ?1";
   ASSIGN_OR_RETURN(const auto known, session.Query(kKnown, {job.name}));
   if (!known.empty()) {
     const Session::Values& row = known[0];
     const bool same = row[0] == job.query && row[1] == job.target && row[2] == job.system &&
                       row[3] == job.options;
-    if (same && row[4] == "0" && !restart) return absl::OkStatus();
-    if (!same && row[4] == "0" && !restart) {
+    const bool over = row[4] == "1", begun = row[5] == "1";
+    if (same && !over && !restart) return absl::OkStatus();
+    if (begun && !over && !restart) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the job '", job.name,
           "' was begun with other arguments and is not over; go on with those, or --restart"));
     }
     RETURN_IF_ERROR(session.Run("DELETE FROM lm_jobs WHERE name = ?1", {job.name}));
   }
-  return session.Run(
+  return session.RunTyped(
       "INSERT INTO lm_jobs(name, query, target, system, options) VALUES (?1, ?2, ?3, ?4, ?5)",
       {job.name, job.query, job.target, job.system, job.options});
 }
@@ -126,6 +128,10 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const std::string instruction, arguments.Required("instruction"));
   std::vector<std::pair<std::string, Json>> more;
   if (arguments.Has("choices")) {
+    const std::optional<Json> own = Json::Parse(arguments.Get("options"));
+    if (own.has_value() && own->Has("choices")) {
+      return absl::InvalidArgumentError("--choices and the choices of --options: one of them");
+    }
     Json choices = Json::MakeArray();
     for (absl::string_view choice : absl::StrSplit(arguments.Get("choices"), ','))
       choices.Append(absl::StripAsciiWhitespace(choice));

@@ -168,6 +168,21 @@ class CliTest(unittest.TestCase):
                 self.assertEqual((one.communicate()[1], one.returncode), ("", 0))
             self.assertEqual(self.query(f"SELECT count(*) FROM notes WHERE {column} IN ('x', 'y')"), [(30,)])
 
+    def test_a_job_that_cannot_begin_leaves_nothing(self):
+        self.notes(2)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "mood", "--instruction", "Good or bad?"]
+        nothing = [("notes", "CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT)")]
+        for message, *wrong in (("unknown option 'max_token'", "--options", '{"max_token":3}'), ("choice 3 of 3 is empty", "--choices", "good,bad,"),
+                                ("regex", "--options", '{"regex":"("}'),
+                                ("--choices and the choices of --options", "--choices", "b,c", "--options", '{"choices":["zz"]}')):
+            self.fails(2, message, *words, *wrong)
+            self.assertEqual(self.query("SELECT name, sql FROM sqlite_schema"), nothing)
+        # A job that is there and was not begun, as where the model could not be loaded, gives way.
+        self.fails(1, "No such file", *words, "--choices", "good,bad", LM_MODEL="no-such.gguf")
+        self.assertEqual(self.query("SELECT count(*), count(total) FROM lm_jobs"), [(1, 0)])
+        self.ok(*words, "--choices", "good,bad,neither")
+        self.assertEqual(self.query("SELECT count(mood) FROM notes"), [(2,)])
+
     def test_names_that_need_quotes_and_keys(self):
         with sqlite3.connect(self.database) as connection:
             connection.execute('CREATE TABLE "my ""notes"(k TEXT PRIMARY KEY, "the body" TEXT, "to" TEXT) WITHOUT ROWID')
