@@ -116,9 +116,13 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
 
 // Names that are not there, before anything is written.
 absl::Status CheckNames(Session& session, const Arguments& arguments) {
-  return session.Run(absl::StrCat("SELECT ", KeyOf(arguments), ", ",
-                                  Quoted(arguments.Get("column")), " FROM ",
-                                  Quoted(arguments.Get("table")), " LIMIT 0"));
+  const std::string from = absl::StrCat(" FROM ", Quoted(arguments.Get("table")), " LIMIT 0");
+  RETURN_IF_ERROR(session.Run(absl::StrCat("SELECT ", Quoted(arguments.Get("column")), from)));
+  const absl::Status key = session.Run(absl::StrCat("SELECT ", KeyOf(arguments), from));
+  if (arguments.Has("key") || !absl::IsInvalidArgument(key)) return key;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the table ", arguments.Get("table"),
+                   " has no rowid to tell its rows apart; --key NAME names the column that does"));
 }
 
 absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {

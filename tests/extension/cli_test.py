@@ -188,8 +188,10 @@ class CliTest(unittest.TestCase):
             connection.execute('CREATE TABLE "my ""notes"(k TEXT PRIMARY KEY, "the body" TEXT, "to" TEXT) WITHOUT ROWID')
             connection.execute('INSERT INTO "my ""notes" VALUES (\'a\', \'x\', NULL), (\'b\', \'y\', NULL)')
         connection.close()
-        self.ok("label", self.database, "--table", 'my "notes', "--column", "the body", "--into", "to", "--key", "k",
-                "--instruction", "Say something.", "--options", '{"max_tokens":3}')
+        words = ["label", self.database, "--table", 'my "notes', "--column", "the body", "--into", "to",
+                 "--instruction", "Say something.", "--options", '{"max_tokens":3}']
+        self.fails(2, 'the table my "notes has no rowid .*--key NAME', *words)
+        self.ok(*words, "--key", "k")
         self.assertEqual(self.query('SELECT count("to") FROM "my ""notes"'), [(2,)])
 
     def test_ctrl_c_stops_and_the_same_command_goes_on(self):
