@@ -381,7 +381,7 @@ void RemoteServer::Rejected(RemoteCall* call, int code) {
   absl::Status status =
       RejectionStatus(pool_.url(call->endpoint), code, words, !options_.key_env.empty());
   if (too_long) {
-    status = absl::OutOfRangeError(status.message());
+    status = absl::OutOfRangeError(absl::StrCat("the prompt is too long: ", status.message()));
   } else if (absl::IsUnavailable(status)) {
     return Failed(call, std::move(status));
   }

@@ -3,11 +3,13 @@
 
 #include <cstdio>
 #include <iostream>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/command.h"
 #include "extension/cli/session.h"
+#include "extension/cli/terminal.h"
 
 namespace lm::cli {
 namespace {
@@ -18,28 +20,77 @@ constexpr char kTable[] =
     "content TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)";
 constexpr char kMessages[] =
     "SELECT json_group_array(json_object('role', role, 'content', content)) FROM (SELECT * FROM ("
-    "SELECT number, role, content FROM lm_chat WHERE conversation = ?1 "
-    "UNION ALL SELECT 9e18, 'user', ?2) ORDER BY number)";
+    "SELECT number, role, content FROM lm_chat WHERE conversation = ?1 AND (role = 'system' OR "
+    "number > ?3) UNION ALL SELECT 9e18, 'user', ?2) ORDER BY number)";
+// The end of the first turn behind ?2.
+constexpr char kOldestTurn[] =
+    "SELECT min(number) FROM lm_chat WHERE conversation = ?1 AND role = 'assistant' AND number > "
+    "?2";
 
-// One turn. Both sides of it are stored together, when the answer is whole.
-absl::Status Turn(Session& session, const std::string& name, const std::string& said,
-                  const std::string& options) {
-  ASSIGN_OR_RETURN(const auto messages, session.Query(kMessages, {name, said}));
-  std::string answer;
-  const absl::Status status = session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)",
-                                           {messages[0][0], options}, [&](const auto& row) {
-                                             if (answer.empty()) session.ShowHint();
-                                             std::fputs(row[0].c_str(), stdout);
-                                             std::fflush(stdout);
-                                             answer += row[0];
-                                             return true;
-                                           });
-  std::putchar('\n');
-  RETURN_IF_ERROR(status);
-  return session.Run(
+struct Conversation {
+  std::string name, options;
+  std::string forgotten = "0";  // the last message that the model is not shown any more
+};
+
+// Whether a model, here or on the network, has found that it was given more than its context.
+bool IsTooLong(const absl::Status& status) {
+  const absl::string_view words = status.message();
+  return absl::StrContains(words, "the prompt is too long") ||
+         (absl::StrContains(words, "the prompt has ") && absl::StrContains(words, " tokens, the "));
+}
+
+// The answer, printed as it is made. Of turns that do not fit into the context the oldest are left
+// out.
+absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
+                                   const std::string& said) {
+  std::string forgotten = conversation.forgotten, answer;
+  bool begun = false;
+  // Only now it is known to fit.
+  auto begin = [&] {
+    if (std::exchange(begun, true)) return;
+    session.ShowHint();
+    if (conversation.forgotten == "0" && forgotten != "0") {
+      Say("the conversation is longer than the model's context: its oldest turns are left out from "
+          "here on");
+    }
+    conversation.forgotten = forgotten;
+  };
+  for (;;) {
+    ASSIGN_OR_RETURN(const auto messages,
+                     session.Query(kMessages, {conversation.name, said, forgotten}));
+    const absl::Status status =
+        session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)",
+                     {messages[0][0], conversation.options}, [&](const auto& row) {
+                       begin();
+                       std::fputs(row[0].c_str(), stdout);
+                       std::fflush(stdout);
+                       answer += row[0];
+                       return true;
+                     });
+    if (status.ok()) begin();
+    if (begun) std::putchar('\n');
+    if (status.ok()) return answer;
+    if (begun || !IsTooLong(status)) return status;
+    ASSIGN_OR_RETURN(const auto oldest, session.Query(kOldestTurn, {conversation.name, forgotten}));
+    if (oldest[0][0].empty()) return status;
+    forgotten = oldest[0][0];
+  }
+}
+
+// One turn. Both sides of it are stored together, when the answer is whole. False where there is
+// none, which is said.
+absl::StatusOr<bool> Turn(Session& session, Conversation& conversation, const std::string& said) {
+  const absl::StatusOr<std::string> answer = Answer(session, conversation, said);
+  if (absl::IsFailedPrecondition(answer.status())) {
+    Say(answer.status().message());
+    return false;
+  }
+  RETURN_IF_ERROR(answer.status());
+  RETURN_IF_ERROR(session.Run(
       "INSERT INTO lm_chat(conversation, role, content) VALUES (?1, 'user', ?2), (?1, 'assistant', "
       "?3)",
-      {name, said, answer});
+      {conversation.name, said, *answer}));
+  return true;
 }
 
 absl::Status RunChat(const Arguments& arguments) {
@@ -64,12 +115,15 @@ absl::Status RunChat(const Arguments& arguments) {
       std::printf("%s%s\n", row[0] == "user" ? "> " : "", row[1].c_str());
     std::fputs("(an empty line or Ctrl-D ends it)\n", stderr);
   }
+  Conversation conversation{name, options};
+  bool all_answered = true;
   for (std::string said;;) {
     if (terminal) std::fputs("> ", stdout), std::fflush(stdout);
     if (!std::getline(std::cin, said) || said.empty() || Session::interrupted()) break;
-    RETURN_IF_ERROR(Turn(*session, name, said, options));
+    ASSIGN_OR_RETURN(const bool answered, Turn(*session, conversation, said));
+    all_answered &= answered;
   }
-  return absl::OkStatus();
+  return all_answered ? absl::OkStatus() : absl::UnavailableError("not all turns were answered");
 }
 
 }  // namespace
@@ -79,7 +133,9 @@ Command ChatCommand() {
           "[DATABASE]",
           "a conversation, kept in a database",
           "Every line is a turn. With a DATABASE the conversation is kept in its table lm_chat and "
-          "goes on the next time.",
+          "goes on the next time.\n"
+          "Once it is longer than the model's context, the model is not shown its oldest turns any "
+          "more, but for the system prompt.\nA turn that fails is not kept, and the chat goes on.",
           {{"name", "NAME", "which conversation of the database; unless given, 'default'"},
            {"system", "TEXT", "the system prompt of a new one"}},
           true,

@@ -9,6 +9,7 @@
 #include "extension/cli/command.h"
 #include "extension/cli/manual.h"
 #include "extension/cli/session.h"
+#include "extension/cli/terminal.h"
 #include "lm/lm.h"
 
 namespace lm::cli {
@@ -40,7 +41,7 @@ constexpr int kWrongArguments = 2;
 constexpr int kInterrupted = 130;
 
 int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "sqlite-lm: %s\n", std::string(status.message()).c_str());
+  Say(status.message());
   if (absl::IsCancelled(status)) return kInterrupted;
   return absl::IsInvalidArgument(status) ? kWrongArguments : 1;
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
+#include "extension/cli/terminal.h"
 #include "extension/host/host.h"
 #include "lm/sqlite.h"
 
@@ -163,7 +164,7 @@ absl::StatusOr<std::string> Session::CallOptions(
 
 void Session::ShowHint(const std::string& hint) {
   if (std::exchange(hinted_, true)) return;
-  std::fprintf(stderr, "sqlite-lm: %s (here: --model FILE)\n", hint.c_str());
+  Say(absl::StrCat(hint, " (here: --model FILE)"));
 }
 
 void Session::ShowHint() {

@@ -41,6 +41,10 @@ bool IsNumber(absl::string_view cell) {
 
 }  // namespace
 
+void Say(absl::string_view message) {
+  std::fprintf(stderr, "sqlite-lm: %s\n", std::string(message).c_str());
+}
+
 StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void StatusLine::Show(const std::string& text) {

@@ -10,6 +10,9 @@
 
 namespace lm::cli {
 
+// A line on stderr, in the program's name.
+void Say(absl::string_view message);
+
 // One line on stderr that each Show replaces; nothing where stderr is no terminal. Gone with it.
 class StatusLine {
  public:

@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 
+from chat_server import ChatServer
 from slow_model import STRING, pair, write_slow_model
 
 PROGRAM = os.environ["LM_PROGRAM"]
@@ -54,6 +55,10 @@ class CliTest(unittest.TestCase):
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertRegex(result.stderr, message)
         return result
+
+    def needs_network(self):
+        if "none in this build" in self.ok("doctor"):
+            self.skipTest("no network in this build")
 
     def test_help_and_what_is_made_of_it(self):
         self.assertRegex(self.ok("--version"), r"^sqlite-lm \d+\.\d+\.\d+\n$")
@@ -108,6 +113,7 @@ class CliTest(unittest.TestCase):
         self.fails(1, "bad.txt: file is not a database", "label", bad)
 
     def test_what_comes_of_right_arguments_is_no_wrong_one(self):
+        self.needs_network()
         dead = ["--model", "http://127.0.0.1:1/v1", "--model-options", '{"retries":0}']
         broken = self.folder / "broken.gguf"
         shipped = pathlib.Path(os.environ["LM_MODEL"]).read_bytes()
@@ -280,6 +286,29 @@ class CliTest(unittest.TestCase):
         self.ok("chat", self.database, *options, stdin="Again\n")
         self.ok("chat", self.database, "--name", "other", *options, stdin="Hello\n")
         self.assertEqual(self.query("SELECT conversation, count(*) FROM lm_chat GROUP BY 1"), [("default", 7), ("other", 2)])
+
+    def test_chat_goes_on_beyond_the_context(self):
+        options = ["--options", '{"max_tokens":4}']
+        told = "sqlite-lm: the conversation is longer than the model's context: its oldest turns are left out from here on\n"
+        turns = 40
+        first = run("chat", self.database, "--system", "Be kind.", *options, stdin="Hello, hello, hello, hello, hello\n" * turns)
+        self.assertEqual((first.returncode, first.stderr), (0, told))
+        # Nothing that was said is gone, and other processes go on as well.
+        self.assertEqual(self.query("SELECT role, count(*) FROM lm_chat GROUP BY 1"), [("assistant", turns), ("system", 1), ("user", turns)])
+        again = run("chat", self.database, *options, stdin="And you?\n")
+        self.assertEqual((again.returncode, again.stderr), (0, told))
+        # A turn that is too long by itself fails alone, and leaves out no others.
+        failing = self.fails(1, r"\Asqlite-lm: lm_stream: the prompt has [0-9]+ tokens, .*\nsqlite-lm: not all turns were answered\n\Z",
+                             "chat", self.folder / "new.db", *options, stdin=f"Hello\n{'word ' * 5000}\nAnd you?\n")
+        self.assertEqual(len(failing.stdout.splitlines()), 2, failing.stdout)
+
+    def test_chat_shows_a_server_what_fits(self):
+        self.needs_network()
+        with ChatServer(context=40, answer=lambda body: "fine, thanks") as server:
+            words = ["chat", self.database, "--system", "Be kind.", "--model", server.url]
+            self.assertEqual(run(*words, stdin="How do you do today?\n" * 12).returncode, 0)
+        shown = [message["content"] for message in server.requests[-1]["messages"]]
+        self.assertEqual((shown[:3], len(shown)), (["Be kind.", "How do you do today?", "fine, thanks"], 10))
 
     def test_models(self):
         models = pathlib.Path(__file__).resolve().parent.parent / "testdata/models"
