@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -360,13 +361,18 @@ absl::Status TokenizerKeys::AddSpecialTokens(const HfObject& config, const HfObj
     }
     if (!suppressed.empty()) Put("suppress_tokens", std::move(suppressed));
   }
-  PutId("bos", bos);
-  PutId("eos", eos);
+  // Unsaid, a default would stand for it; WordPiece has others, which are named below.
+  if (bos >= 0 || !is_word_piece_) PutId("bos", bos);
+  if (eos >= 0 || !is_word_piece_) PutId("eos", eos);
   if (eot >= 0) PutId("eot", eot);
   for (const auto& [role, key] :
        {std::pair("unk", "unknown"), std::pair("sep", "seperator"), std::pair("pad", "padding"),
         std::pair("cls", "cls"), std::pair("mask", "mask")}) {
-    ASSIGN_OR_RETURN(const int64_t id, IdOf(role, config, settings));
+    ASSIGN_OR_RETURN(int64_t id, IdOf(role, config, settings));
+    // The names that transformers takes where a release says none.
+    if (id < 0 && is_word_piece_) {
+      id = vocabulary_.Find(absl::StrCat("[", absl::AsciiStrToUpper(role), "]"));
+    }
     if (id >= 0) PutId(key, id);
   }
   if (!is_word_piece_) {

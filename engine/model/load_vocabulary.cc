@@ -212,8 +212,10 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     RETURN_IF_ERROR(ReadTokenId(metadata, "cls_token_id", size, &vocabulary.bos));
   }
   RETURN_IF_ERROR(ReadTokenId(metadata, "seperator_token_id", size, &vocabulary.separator));
+  const int32_t cls = vocabulary.bos;
   RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary.bos,
                               /*needed=*/vocabulary.add_bos));
+  if (vocabulary.model == "bert" && vocabulary.bos < 0) vocabulary.bos = cls;
   RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos,
                               /*needed=*/vocabulary.add_eos));
   vocabulary.states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));

@@ -79,6 +79,17 @@ class DirectoryTest(FolderTest):
             for function in ("lm_embed", "lm_tokenize"):
                 self.assertEqual(self.ask(function, text, folder), self.ask(function, text, MODELS / "bert-f32.gguf"))
 
+    def test_word_pieces_have_no_bos(self):
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "bert-f32.gguf"), self.folder / "bert")
+        path = folder / "tokenizer_config.json"
+        settings = json.loads(path.read_text())
+        self.assertEqual((settings.get("cls_token"), "bos_token" in settings), ("[CLS]", False))
+        # Old releases do not even name [CLS].
+        for change in ({}, {"bos_token": None, "eos_token": None}, {"cls_token": None, "sep_token": None}):
+            path.write_text(json.dumps(settings | change))
+            self.assertEqual(self.refusal(folder), "")
+            self.assertEqual(self.ask("lm_tokenize", TEXTS[1], folder), self.ask("lm_tokenize", TEXTS[1], MODELS / "bert-f32.gguf"))
+
     def test_an_old_word_piece_does_not_say_what_it_is(self):
         folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "bert-f32.gguf"), self.folder / "bert")
         tokenizer = json.loads((folder / "tokenizer.json").read_text())

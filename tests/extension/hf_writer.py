@@ -243,6 +243,8 @@ def write_directory(gguf, folder, tensors=None, shards=1, **config):
     roles = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep", "cls": "cls", "mask": "mask"}
     settings = {f"{role}_token": tokens[gguf.keys[f"tokenizer.ggml.{key}_token_id"]] for key, role in roles.items()
                 if f"tokenizer.ggml.{key}_token_id" in gguf.keys}
+    if gguf.keys["tokenizer.ggml.model"] == "bert":  # whose releases call it otherwise
+        settings["cls_token"] = settings.pop("bos_token")
     if gguf.keys.get("tokenizer.chat_template"):
         settings["chat_template"] = gguf.keys["tokenizer.chat_template"]
     write("tokenizer_config.json", settings)

@@ -67,6 +67,19 @@ TEST(LoadVocabularyTest, KnowsWhatOfTheEndsTheFileHasStated) {
   EXPECT_TRUE(LoadVocabulary(Make("llama", {{"bos_token_id", uint64_t{1}}}))->states_bos);
 }
 
+TEST(LoadVocabularyTest, NoBosDoesNotTakeThePlaceOfCls) {
+  for (const int64_t none : {int64_t{-1}, int64_t{4294967295}}) {
+    const auto v =
+        LoadVocabulary(Make("bert", {{"cls_token_id", uint64_t{2}}, {"bos_token_id", none}}));
+    ASSERT_TRUE(v.ok()) << v.status();
+    EXPECT_EQ(v->bos, 2);
+  }
+  EXPECT_EQ(
+      LoadVocabulary(Make("bert", {{"cls_token_id", uint64_t{2}}, {"bos_token_id", int64_t{3}}}))
+          ->bos,
+      3);
+}
+
 TEST(LoadVocabularyTest, FillsInWhatAByteLevelTokenizerMeansByDefault) {
   auto v = LoadVocabulary(Make("gpt2", {}));
   ASSERT_TRUE(v.ok()) << v.status();
