@@ -1,8 +1,5 @@
 #include "engine/runtime/answer_text.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 
 namespace lm {
@@ -15,15 +12,6 @@ absl::string_view MarkOf(const Tokenizer& tokenizer, int32_t token) {
   return IsThinkingMark(name) ? name : "";
 }
 
-std::string EndOfPrompt(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
-  constexpr size_t kLastTokens = 12;  // a mark may be several, and white space behind it
-  std::string end;
-  for (size_t i = prompt.size() - std::min(prompt.size(), kLastTokens); i < prompt.size(); ++i) {
-    absl::StrAppend(&end, MarkOf(tokenizer, prompt[i]), tokenizer.TokenBytes(prompt[i]));
-  }
-  return end;
-}
-
 }  // namespace
 
 AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
@@ -31,7 +19,7 @@ AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
   // What a constraint allows is the answer, from its first token on.
   spells_marks_ = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
   if (spells_marks_ && spec.options.thinking == Thinking::kDrop) {
-    thinking_.emplace(EndOfPrompt(*tokenizer, spec.prompt));
+    thinking_.emplace(spec.template_end);
   }
 }
 

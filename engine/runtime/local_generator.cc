@@ -241,6 +241,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
   }
   return RequestSpec{.prompt = std::move(prompt.tokens),
                      .text = std::move(prompt.text),
+                     .template_end = std::move(prompt.template_end),
                      .options = std::move(options),
                      .borders = std::move(borders),
                      .store = std::move(store),
@@ -309,6 +310,7 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
   const std::vector<int32_t> first = AnswerTokens(tokenizer, begun);
   prompt.tokens.insert(prompt.tokens.end(), first.begin(), first.end());
   if (Memoizable(options)) prompt.text = TextForm(rendered, begun);
+  if (begun.empty()) prompt.template_end = rendered.TemplateEnd();
   return prompt;
 }
 

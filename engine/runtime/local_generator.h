@@ -44,7 +44,8 @@ class LocalGenerator : public Generator {
   // A prompt as the model reads it.
   struct Prompt {
     std::vector<int32_t> tokens;
-    std::string text;  // RequestSpec::text
+    std::string text;          // RequestSpec::text
+    std::string template_end;  // RequestSpec::template_end
   };
   absl::StatusOr<Prompt> Encode(absl::Span<const ChatMessage> messages,
                                 const GenerationOptions& options,

@@ -45,6 +45,8 @@ struct RequestSpec {
   // The prompt in a text form that is its alone: what the memo knows it by. Empty where it is not
   // to know it.
   std::string text = {};
+  // RenderedChat::TemplateEnd: with a mark there the answer begins as reasoning. `text` tells it.
+  std::string template_end = {};
   // What a server elsewhere is told beside `text` and what OptionsOfAnswer has of the options.
   std::string told = {};
   // options.on_overflow, where a server elsewhere sees to it: so many bytes at the end of the last

@@ -92,6 +92,11 @@ std::string RenderedChat::Text() const {
   return text;
 }
 
+std::string RenderedChat::TemplateEnd() const {
+  const bool ends_so = !pieces.empty() && pieces.back().kind == TextKind::kMarkup;
+  return ends_so ? pieces.back().text : "";
+}
+
 absl::StatusOr<ChatTemplate> ChatTemplate::Create(const Vocabulary& vocabulary) {
   ChatTemplate chat;
   chat.add_bos_ = vocabulary.add_bos;

@@ -51,6 +51,8 @@ struct RenderedChat {
   bool adds_bos = false;
 
   std::string Text() const;
+  // What the template says at the end, behind the conversation's last word.
+  std::string TemplateEnd() const;
 };
 
 // A value type; thread-safe.

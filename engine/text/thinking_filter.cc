@@ -118,8 +118,8 @@ absl::string_view BehindLoneMark(absl::string_view answer) {
   return answer;
 }
 
-ThinkingFilter::ThinkingFilter(absl::string_view prompt_end) {
-  const absl::string_view end = absl::StripTrailingAsciiWhitespace(prompt_end);
+ThinkingFilter::ThinkingFilter(absl::string_view template_end) {
+  const absl::string_view end = absl::StripTrailingAsciiWhitespace(template_end);
   for (const Marks& marks : kMarks) {
     if (!absl::EndsWith(end, marks.begin)) continue;
     state_ = State::kInside;

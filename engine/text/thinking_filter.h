@@ -2,7 +2,7 @@
 // marks of one of the usual kinds ("<think>" and "</think>", "[THINK]" and "[/THINK]", Harmony's
 // and Gemma's channels, ...), and the white space around it.
 //
-//   ThinkingFilter filter(/*prompt_end=*/"<|im_start|>assistant\n<think>\n");
+//   ThinkingFilter filter(/*template_end=*/"<|im_start|>assistant\n<think>\n");
 //   text += filter.Append(piece);  ...
 //   text += filter.Finish();
 #ifndef LM_ENGINE_TEXT_THINKING_FILTER_H_
@@ -16,9 +16,9 @@ namespace lm {
 
 class ThinkingFilter {
  public:
-  // A prompt with such an end may have begun the reasoning (some templates do). One that never ends
+  // A template that ends a prompt with such words may have begun the reasoning. One that never ends
   // has no answer behind it.
-  explicit ThinkingFilter(absl::string_view prompt_end);
+  explicit ThinkingFilter(absl::string_view template_end);
 
   // What of the text so far is now known to be answer. Control tokens that are marks
   // (IsThinkingMark) come as pieces, too, spelled out: the ones within the answer are left out.

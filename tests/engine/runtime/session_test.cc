@@ -153,8 +153,7 @@ TEST_F(SessionTest, APromptMayBeMessages) {
 
 TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
   script_->says = {{Bytes("ask"), Bytes("<think>\nhm\n</think>\n\nYes. No.")},
-                   {Bytes("never"), Bytes("<think>for ever")},
-                   {Bytes("begun<think>\n"), Bytes("hm</think>Yes.")}};
+                   {Bytes("never"), Bytes("<think>for ever")}};
   Start();
   const Generation dropped = Ask("ask", "");
   EXPECT_EQ(dropped.text, "Yes. No.");
@@ -163,16 +162,30 @@ TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
   ASSERT_TRUE(ParseGenerationOptions(R"({"thinking":"keep"})", &options).ok());
   EXPECT_EQ(Ask("ask", "", options).text, "<think>\nhm\n</think>\n\nYes. No.");
   EXPECT_EQ(Ask("never", "").text, "");
-  EXPECT_EQ(Ask("begun<think>\n", "").text, "Yes.");
   // A stop string is looked for in the answer.
   GenerationOptions stop;
   stop.stop = {"hm", "."};
   EXPECT_EQ(Ask("ask", "", stop).text, "Yes");
+  EXPECT_FALSE(ParseGenerationOptions(R"({"thinking":"yes"})", &options).ok());
+}
+
+TEST_F(SessionTest, ATemplateMayBeginTheReasoning) {
+  script_->says = {{Bytes("ask: <think>\n"), Bytes("hm</think>Yes.")}};
+  Start("{{ messages[0].content }}: <think>\n");
+  EXPECT_EQ(Ask("ask", "").text, "Yes.");
   // A constraint leaves no room for reasoning: its text is the answer.
   GenerationOptions choice;
   choice.constraint = {AnswerConstraint::Kind::kChoices, R"(["<think>a"])"};
-  EXPECT_EQ(Ask("begun<think>\n", "", choice).text, "<think>a");
-  EXPECT_FALSE(ParseGenerationOptions(R"({"thinking":"yes"})", &options).ok());
+  EXPECT_EQ(Ask("ask", "", choice).text, "<think>a");
+}
+
+TEST_F(SessionTest, APromptThatEndsInAMarkBeginsNoReasoning) {
+  script_->says = {{Bytes("what is <think>"), Bytes("A mark.")},
+                   {Bytes("what is [THINK]\n"), Bytes("A mark.")}};
+  Start();
+  EXPECT_EQ(Ask("what is <think>", "").text, "A mark.");
+  Start("{{ messages[0].content }}\n");
+  EXPECT_EQ(Ask("what is [THINK]", "").text, "A mark.");
 }
 
 TEST_F(SessionTest, ARecurrentModelReusesTheSystemPromptFromTheSecondRowOn) {

@@ -100,9 +100,9 @@ TEST(ThinkingFilterTest, WhatIsCertainComesAtOnce) {
   EXPECT_EQ(filter.Append("<think>"), "<think>");
 }
 
-TEST(ThinkingFilterTest, SeesWherePromptsBeginIt) {
-  auto answer = [](const std::string& prompt_end, const std::string& text) {
-    ThinkingFilter filter(prompt_end);
+TEST(ThinkingFilterTest, SeesWhereTemplatesBeginIt) {
+  auto answer = [](const std::string& template_end, const std::string& text) {
+    ThinkingFilter filter(template_end);
     const std::string certain = filter.Append(text);
     return certain + filter.Finish();
   };
