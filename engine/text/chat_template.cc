@@ -61,7 +61,9 @@ TemplateValue MessageValue(const ChatMessage& message) {
   TemplateValue::Entries entries;
   entries.reserve(2 + message.others.size());
   entries.emplace_back(kRole, RoleValue(message.role));
-  entries.emplace_back(kContent, message.content);
+  if (!message.content.Is(TemplateValue::Kind::kUndefined)) {
+    entries.emplace_back(kContent, message.content);
+  }
   entries.insert(entries.end(), message.others.begin(), message.others.end());
   return TemplateValue::Dict(std::move(entries));
 }

@@ -31,7 +31,7 @@ struct TemplateTree;
 
 struct ChatMessage {
   std::string role;               // "system", "user", "assistant", "tool", ...
-  TemplateValue content;          // mostly TemplateValue::Input(text)
+  TemplateValue content;          // mostly TemplateValue::Input(text); kUndefined: none
   TemplateValue::Entries others;  // "tool_calls", "reasoning_content", ...
 };
 

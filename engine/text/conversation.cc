@@ -17,7 +17,7 @@ absl::StatusOr<ChatMessage> ReadMessage(const TemplateValue& object, size_t numb
   };
   if (!object.Is(TemplateValue::Kind::kDict)) return wrong(absl::StrCat("got ", object.TypeName()));
   ChatMessage message;
-  bool has_role = false, has_content = false;
+  bool has_role = false, has_content = false, has_calls = false;
   for (const auto& [name, value] : object.entries()) {
     if (name.text().bytes() == "role") {
       if (!value.Is(TemplateValue::Kind::kString)) return wrong("its role is not a string");
@@ -27,11 +27,12 @@ absl::StatusOr<ChatMessage> ReadMessage(const TemplateValue& object, size_t numb
       message.content = value;
       has_content = true;
     } else {
+      has_calls |= name.text().bytes() == "tool_calls";
       message.others.emplace_back(name, value);
     }
   }
   if (!has_role) return wrong("it has no role");
-  if (!has_content) return wrong("it has no content");
+  if (!has_content && !has_calls) return wrong("it has no content");
   return message;
 }
 

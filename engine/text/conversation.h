@@ -11,8 +11,9 @@
 namespace lm {
 
 // The system prompt, left out where empty, and behind it the prompt: a user's message, or where
-// `is_messages` a JSON array of messages, each an object with a role and a content (InvalidArgument
-// where it is not, naming the message, or where one of them is a second system prompt).
+// `is_messages` a JSON array of messages, each an object with a role and a content or, in its
+// place, tool_calls (InvalidArgument where it is not, naming the message, or where one of them is a
+// second system prompt).
 absl::StatusOr<std::vector<ChatMessage>> ReadConversation(absl::string_view prompt,
                                                           absl::string_view system,
                                                           bool is_messages);

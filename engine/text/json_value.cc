@@ -27,12 +27,12 @@ class Builder : public JsonEvents {
   bool Bool(bool value) override { return Add(Value::Bool(value).FromInput()); }
   bool Integer(int64_t value) override { return Add(Value::Integer(value).FromInput()); }
   bool Unsigned(uint64_t value) override {
-    if (value > uint64_t{INT64_MAX}) return Fail("a number beyond 64 bits");
+    if (value > uint64_t{INT64_MAX}) return Real(static_cast<double>(value), absl::StrCat(value));
     return Add(Value::Integer(static_cast<int64_t>(value)).FromInput());
   }
   bool Real(double value, const std::string& text) override {
-    if (text.find_first_of(".eE") == std::string::npos) return Fail("a number beyond 64 bits");
-    return Add(Value::Float(value).FromInput());
+    const bool whole = text.find_first_of(".eE") == std::string::npos;
+    return Add((whole ? Value::LargeInteger(value, text) : Value::Float(value)).FromInput());
   }
   bool String(std::string value) override { return Add(Value::Input(value)); }
   bool BeginObject() override { return Open(/*object=*/true); }

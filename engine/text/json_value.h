@@ -9,8 +9,7 @@
 namespace lm {
 
 // Everything in it is the input's. InvalidArgument, naming the byte or the key, for what is not
-// JSON, for a key that an object has twice, for numbers beyond 64 bits without a fraction, and for
-// more levels than TemplateValue::kMaxDepth.
+// JSON, for a key that an object has twice, and for more levels than TemplateValue::kMaxDepth.
 absl::StatusOr<TemplateValue> ParseJsonValue(absl::string_view json);
 
 }  // namespace lm

@@ -39,8 +39,7 @@ class Writer {
         Plain(absl::StrCat(value.integer()));
         return absl::OkStatus();
       case Kind::kFloat:
-        Plain(Number(value.number()));
-        return absl::OkStatus();
+        return WriteFloat(value);
       case Kind::kString:
         return WriteString(value.text());
       case Kind::kList:
@@ -57,10 +56,11 @@ class Writer {
  private:
   void Plain(absl::string_view text) { out_.Append(text, TextKind::kInput); }
 
-  static std::string Number(double number) {
-    if (std::isnan(number)) return "NaN";
-    if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
-    return FloatRepr(number);
+  absl::Status WriteFloat(const TemplateValue& value) {
+    const std::string repr = value.FloatText();
+    RETURN_IF_ERROR(budget_.Bytes(repr.size()));
+    Plain(repr == "nan" ? "NaN" : repr == "inf" ? "Infinity" : repr == "-inf" ? "-Infinity" : repr);
+    return absl::OkStatus();
   }
 
   absl::Status NewLine(int level) {

@@ -27,6 +27,13 @@ const std::shared_ptr<const TemplateText>& EmptyText() {
 // Three-way comparison of an integer and a float is exact in Python; beyond 2^53 it is not here.
 int Order(double a, double b) { return a < b ? -1 : a > b ? 1 : 0; }
 
+absl::Status AppendFloat(const TemplateValue& value, TemplateBudget* budget, TemplateText* out) {
+  const std::string text = value.FloatText();
+  RETURN_IF_ERROR(budget->Bytes(text.size()));
+  out->Append(text, value.from_input() ? TextKind::kInput : TextKind::kMarkup);
+  return absl::OkStatus();
+}
+
 absl::Status AppendQuoted(const TemplateText& text, TemplateBudget* budget, TemplateText* out) {
   const absl::string_view bytes = text.bytes();
   RETURN_IF_ERROR(budget->Bytes(2 * bytes.size()));
@@ -112,6 +119,12 @@ TemplateValue TemplateValue::Float(double value) {
   return result;
 }
 
+TemplateValue TemplateValue::LargeInteger(double value, absl::string_view digits) {
+  TemplateValue result = Float(value);
+  result.object_ = std::make_shared<const std::string>(digits);
+  return result;
+}
+
 TemplateValue TemplateValue::String(TemplateText text) {
   TemplateValue value;
   value.kind_ = Kind::kString;
@@ -167,6 +180,11 @@ TemplateValue TemplateValue::Method(const TemplateMethod* method, TemplateValue 
 
 double TemplateValue::number() const {
   return kind_ == Kind::kFloat ? float_ : static_cast<double>(integer_);
+}
+
+std::string TemplateValue::FloatText() const {
+  if (object_ != nullptr) return *static_cast<const std::string*>(object_.get());
+  return FloatRepr(float_);
 }
 
 const TemplateText& TemplateValue::text() const {
@@ -365,8 +383,7 @@ absl::Status AppendRepr(const TemplateValue& value, TemplateBudget* budget, Temp
       out->Append(absl::StrCat(value.integer()), kind);
       return absl::OkStatus();
     case Kind::kFloat:
-      out->Append(FloatRepr(value.number()), kind);
-      return absl::OkStatus();
+      return AppendFloat(value, budget, out);
     case Kind::kString:
       return AppendQuoted(value.text(), budget, out);
     case Kind::kList:

@@ -50,6 +50,9 @@ class TemplateValue {
   static TemplateValue Bool(bool value);
   static TemplateValue Integer(int64_t value);
   static TemplateValue Float(double value);
+  // A kFloat that is written as its digits: Python's integers have no bound, those here have 64
+  // bits.
+  static TemplateValue LargeInteger(double value, absl::string_view digits);
   static TemplateValue String(TemplateText text);
   static TemplateValue Template(absl::string_view text);  // the template's own words
   static TemplateValue Input(absl::string_view text);
@@ -68,6 +71,7 @@ class TemplateValue {
 
   int64_t integer() const { return integer_; }  // all but kFloat
   double number() const;                        // REQUIRES: is_number()
+  std::string FloatText() const;                // its repr(); REQUIRES: kFloat
   const TemplateText& text() const;             // REQUIRES: kString
   const List& list() const;                     // REQUIRES: is_sequence()
   const Entries& entries() const;               // REQUIRES: kDict

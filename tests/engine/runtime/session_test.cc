@@ -151,6 +151,23 @@ TEST_F(SessionTest, APromptMayBeMessages) {
       HasSubstr("on_overflow must be 'error'"));
 }
 
+TEST_F(SessionTest, AMessageOfToolCallsNeedsNoContent) {
+  GenerationOptions options;
+  ASSERT_TRUE(ParseGenerationOptions(R"({"messages":true})", &options).ok());
+  Start(
+      "{% for m in messages %}{{ m.role }}:{{ m.content if 'content' in m else 'no' }}"
+      "{% for c in m.tool_calls %} {{ c | tojson }}{% endfor %};{% endfor %}");
+  auto render = [&](const std::string& message) {
+    return Render("[" + message + R"(,{"role":"tool","content":"4"}])", "", options);
+  };
+  EXPECT_EQ(render(R"({"role":"assistant","tool_calls":[{"n":3}]})").value(),
+            "assistant:no {\"n\": 3};tool:4;");
+  EXPECT_EQ(render(R"({"role":"assistant","content":null,"tool_calls":[{"n":3}]})").value(),
+            "assistant:None {\"n\": 3};tool:4;");
+  EXPECT_THAT(std::string(render(R"({"role":"assistant","tools":[]})").status().message()),
+              HasSubstr("it has no content"));
+}
+
 TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
   script_->says = {{Bytes("ask"), Bytes("<think>\nhm\n</think>\n\nYes. No.")},
                    {Bytes("never"), Bytes("<think>for ever")}};

@@ -228,6 +228,18 @@ TEST(ChatTemplateTest, TakesToolsArgumentsAndTheDate) {
             "TrueFalse");
 }
 
+TEST(ChatTemplateTest, IntegersBeyond64BitsKeepTheirDigits) {
+  ChatOptions options;
+  for (const std::string digits : {"9223372036854775808", "18446744073709551615",
+                                   "-9223372036854775809", "123456789012345678901234567890"}) {
+    options.tools = *ParseJsonValue(absl::StrCat("[", digits, "]"));
+    EXPECT_EQ(Origins(Render("{{ tools[0] }}{{ tools[0] ~ '' }}", "", "", options)),
+              absl::StrCat("«", digits, digits, "»"));
+    EXPECT_EQ(Render("{{ tools | tojson }}", "", "", options).Text(),
+              absl::StrCat("[", digits, "]"));
+  }
+}
+
 TEST(ChatTemplateTest, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
   const std::pair<std::string, const char*> kRefused[] = {
       {"a\nb{% include 'x' %}", "line 2: the statement \"include\""},
