@@ -383,6 +383,12 @@ absl::Status TokenizerKeys::AddSpecialTokens(const HfObject& config, const HfObj
     }
     if (ends.between) Put("add_sep_token", true);
   }
+  // No key of GGUF says so.
+  for (auto& [side, ids] : {std::pair("before", &vocabulary_.strip_before),
+                            std::pair("after", &vocabulary_.strip_after)}) {
+    if (ids->empty()) continue;
+    metadata_.Insert(absl::StrCat("sqlite_lm.tokenizer.strip_", side), std::move(*ids));
+  }
   std::vector<int64_t> types(vocabulary_.types.size());
   for (size_t i = 0; i < types.size(); ++i) types[i] = static_cast<int64_t>(vocabulary_.types[i]);
   Put("token_type", std::move(types));

@@ -82,6 +82,8 @@ absl::Status ReadAddedTokens(const HfObject& tokenizer, HfVocabulary* vocabulary
     ASSIGN_OR_RETURN(const int64_t id, token.Int("id"));
     ASSIGN_OR_RETURN(const std::string name, token.Text("content"));
     ASSIGN_OR_RETURN(const bool special, token.Bool("special", false));
+    ASSIGN_OR_RETURN(const bool strips_before, token.Bool("lstrip", false));
+    ASSIGN_OR_RETURN(const bool strips_after, token.Bool("rstrip", false));
     if (id < 0) return token.Error("id", "0 or more");
     if (id >= static_cast<int64_t>(vocabulary->tokens.size())) continue;
     const int64_t known = vocabulary->Find(name);
@@ -94,6 +96,8 @@ absl::Status ReadAddedTokens(const HfObject& tokenizer, HfVocabulary* vocabulary
     // Those are found in the text itself, where spaces are spaces.
     vocabulary->tokens[id] = control ? name : absl::StrReplaceAll(name, {{"\xe2\x96\x81", " "}});
     vocabulary->ids.emplace(name, id);
+    if (strips_before) vocabulary->strip_before.push_back(id);
+    if (strips_after) vocabulary->strip_after.push_back(id);
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,8 @@ struct HfVocabulary {
   std::vector<HfTokenType> types;
   std::vector<double> scores;       // of Unigram; else empty
   std::vector<std::string> merges;  // "left right"
+  // Added tokens that swallow the white space before them (lstrip) or behind (rstrip).
+  std::vector<int64_t> strip_before, strip_after;
   HashMap<std::string, int64_t> ids;
 
   // -1 where there is none.

@@ -82,20 +82,28 @@ absl::Status ReadCharacterMap(const Metadata& metadata, Vocabulary* vocabulary) 
   return absl::OkStatus();
 }
 
-// Of the key's ids, where it is there, those that tokens have.
-absl::Status ReadTokenIds(const Metadata& metadata, absl::string_view name, size_t tokens,
-                          std::vector<int32_t>* ids) {
-  if (!metadata.Has(Key(name))) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<int64_t> values, metadata.GetInts(Key(name)));
-  for (int64_t id : values) {
-    if (id < 0 || static_cast<uint64_t>(id) >= tokens) continue;
-    ids->push_back(static_cast<int32_t>(id));
+// Appends those that tokens have, if the key is there.
+absl::Status ReadTokenIds(const Metadata& metadata, absl::string_view key,
+                          const Vocabulary& vocabulary, std::vector<int32_t>* out) {
+  if (!metadata.Has(key)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ids, metadata.GetInts(key));
+  for (int64_t id : ids) {
+    if (id < 0 || static_cast<uint64_t>(id) >= vocabulary.tokens.size()) continue;
+    out->push_back(static_cast<int32_t>(id));
   }
   return absl::OkStatus();
 }
 
-// Which markers swallow whitespace is not in the file; it is known of a few models, by their names.
+// Which markers swallow whitespace a directory says, in keys of ours. Files do not; it is known of
+// a few models, by their names.
 absl::Status ReadStripping(const Metadata& metadata, Vocabulary* vocabulary) {
+  RETURN_IF_ERROR(ReadTokenIds(metadata, "sqlite_lm.tokenizer.strip_before", *vocabulary,
+                               &vocabulary->strip_before));
+  RETURN_IF_ERROR(ReadTokenIds(metadata, "sqlite_lm.tokenizer.strip_after", *vocabulary,
+                               &vocabulary->strip_after));
+  if (!vocabulary->strip_before.empty() || !vocabulary->strip_after.empty()) {
+    return absl::OkStatus();
+  }
   std::string name;
   RETURN_IF_ERROR(ReadString(metadata, "general.name", &name));
   absl::AsciiStrToLower(&name);
@@ -220,7 +228,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
                               /*needed=*/vocabulary.add_eos));
   vocabulary.states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));
   vocabulary.states_eos = metadata.Has(Key("eos_token_id"));
-  RETURN_IF_ERROR(ReadTokenIds(metadata, "eos_token_ids", size, &vocabulary.more_eos));
+  RETURN_IF_ERROR(ReadTokenIds(metadata, Key("eos_token_ids"), vocabulary, &vocabulary.more_eos));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
   RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));
@@ -229,7 +237,8 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   RETURN_IF_ERROR(
       ReadString(metadata, "tokenizer.chat_template.rerank", &vocabulary.rerank_template));
   RETURN_IF_ERROR(ReadStripping(metadata, &vocabulary));
-  RETURN_IF_ERROR(ReadTokenIds(metadata, "suppress_tokens", size, &vocabulary.suppressed));
+  RETURN_IF_ERROR(
+      ReadTokenIds(metadata, Key("suppress_tokens"), vocabulary, &vocabulary.suppressed));
   return vocabulary;
 }
 

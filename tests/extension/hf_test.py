@@ -195,6 +195,22 @@ class DirectoryTest(FolderTest):
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
         self.assertEqual(json.loads(self.ask("lm_tokenize", "", folder)), [gguf.keys["tokenizer.ggml.tokens"].index("<|im_start|>")])
 
+    def test_added_tokens_swallow_white_space(self):
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "qwen3-f32.gguf"), self.folder / "m")
+        path, text = folder / "tokenizer.json", "a \n<think>\n b"
+        tokenizer = json.loads(path.read_text())
+        mark = next(token for token in tokenizer["added_tokens"] if token["content"] == "<think>")
+        apart = self.ask("lm_tokenize", text, folder)
+        for side, bare in ("lstrip", "a<think>\n b"), ("rstrip", "a \n<think>b"):
+            mark |= {"lstrip": side == "lstrip", "rstrip": side == "rstrip"}
+            path.write_text(json.dumps(tokenizer))
+            self.assertEqual(self.ask("lm_tokenize", text, folder), self.ask("lm_tokenize", bare, folder))
+            self.assertNotEqual(self.ask("lm_tokenize", text, folder), apart)
+        file = self.folder / "m.gguf"
+        converted = subprocess.run([LM_CONVERT, str(folder), str(file), "F32"], capture_output=True, text=True)
+        self.assertEqual(converted.returncode, 0, converted.stderr)
+        self.assertEqual(self.ask("lm_tokenize", text, file), self.ask("lm_tokenize", text, folder))
+
     def test_a_changed_directory_is_loaded_anew(self):
         gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
         folder = hf_writer.write_directory(gguf, self.folder / "m")

@@ -200,6 +200,17 @@ TEST(LoadVocabularyTest, Phi3sMarkersSwallowTheWhitespaceBehindThem) {
   EXPECT_THAT(v->strip_before, ElementsAre());
 }
 
+TEST(LoadVocabularyTest, ADirectorySaysWhichMarkersSwallowWhitespace) {
+  auto v = LoadVocabulary(Make(
+      "llama", {{"general.name", std::string("Phi-3 mini")},
+                {"token_type", std::vector<int64_t>{2, 3, 4, 1, 1, 3}},
+                {"sqlite_lm.tokenizer.strip_before", std::vector<int64_t>{2, 6, -1}},
+                {"sqlite_lm.tokenizer.strip_after", std::vector<int64_t>{5, int64_t{1} << 40}}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->strip_before, ElementsAre(2));
+  EXPECT_THAT(v->strip_after, ElementsAre(5));
+}
+
 TEST(LoadVocabularyTest, KnowsWhatIsNeverSaid) {
   EXPECT_THAT(LoadVocabulary(Make("llama", {}))->suppressed, ElementsAre());
   auto v = LoadVocabulary(
