@@ -17,7 +17,7 @@ namespace lm {
 
 // By position, then by name.
 struct TemplateArguments {
-  std::vector<TemplateValue> values;
+  TemplateValue::List values;
   std::vector<std::pair<absl::string_view, TemplateValue>> keywords;
 
   // The argument of that place or name, or nullptr.

@@ -282,10 +282,10 @@ absl::StatusOr<TemplateValue> Slice(const TemplateValue& value, const TemplateVa
           last > first ? ByteOfCharacter(bytes.substr(from_byte), last - first) : 0;
       return TemplateValue::String(value.text().Part(from_byte, from_byte + bytes_long));
     }
+    RETURN_IF_ERROR(budget->Steps(size));
     std::vector<size_t> starts;
     for (size_t pos = 0; pos < bytes.size(); DecodeUtf8(bytes, &pos)) starts.push_back(pos);
     starts.push_back(bytes.size());
-    RETURN_IF_ERROR(budget->Steps(size));
     TemplateText text;
     for (int64_t i = first; up ? i < last : i > last;) {
       if (i + 1 < static_cast<int64_t>(starts.size()))
@@ -320,11 +320,20 @@ absl::StatusOr<TemplateValue::List> Elements(const TemplateValue& value, Templat
       return list;
     case Kind::kString: {
       const absl::string_view bytes = value.text().bytes();
-      RETURN_IF_ERROR(budget->Steps(4 * bytes.size()));
+      ASSIGN_OR_RETURN(const int64_t size, LengthOf(value, budget));
+      RETURN_IF_ERROR(budget->Steps(size));
+      list.reserve(size);
+      // All that are the same ASCII character, and said by the same, are one value.
+      constexpr size_t kNumAscii = 128;
+      TemplateValue::List known(2 * kNumAscii);
       for (size_t pos = 0; pos < bytes.size();) {
         const size_t begin = pos;
-        DecodeUtf8(bytes, &pos);
-        list.push_back(TemplateValue::String(value.text().Part(begin, pos)));
+        const uint32_t c = DecodeUtf8(bytes, &pos);
+        TemplateValue other;
+        const bool markup = value.text().KindAt(begin) == TextKind::kMarkup;
+        TemplateValue& one = c < kNumAscii ? known[c + (markup ? kNumAscii : 0)] : other;
+        if (one.Is(Kind::kUndefined)) one = TemplateValue::String(value.text().Part(begin, pos));
+        list.push_back(one);
       }
       return list;
     }

@@ -46,7 +46,7 @@ TemplateBudget BudgetFor(const TemplateInput& input) {
 struct Frame {
   Frame* outer = nullptr;
   bool captured = false;  // by a macro, which may be called later
-  std::vector<std::pair<int32_t, Value>> variables;
+  std::vector<std::pair<int32_t, Value>, CountedAllocator<std::pair<int32_t, Value>>> variables;
 };
 
 struct Loop {
@@ -276,7 +276,8 @@ class Renderer {
     return SetMember(tree_.names[target.member], std::move(value), &namespaces_[holder->integer()]);
   }
 
-  using Namespace = std::vector<std::pair<std::string, Value>>;
+  using NamedValue = std::pair<TemplateText, Value>;
+  using Namespace = std::vector<NamedValue, CountedAllocator<NamedValue>>;
   absl::Status SetMember(absl::string_view name, Value value, Namespace* members) {
     ASSIGN_OR_RETURN(Value * old, FindMember(name, members));
     if (old != nullptr) {
@@ -284,7 +285,7 @@ class Renderer {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(budget_.Bytes(name.size()));
-    members->emplace_back(std::string(name), std::move(value));
+    members->emplace_back(TemplateText(name, TextKind::kMarkup), std::move(value));
     return absl::OkStatus();
   }
 
@@ -294,7 +295,7 @@ class Renderer {
       RETURN_IF_ERROR(budget_.Steps(1));
       if (member.size() != name.size()) continue;
       RETURN_IF_ERROR(budget_.Bytes(name.size()));
-      if (member == name) return &value;
+      if (member.bytes() == name) return &value;
     }
     return nullptr;
   }
@@ -712,13 +713,13 @@ class Renderer {
 
   // Frames, loops, macros and namespaces stay where they are until the end: values name them by
   // place, and so never own each other in circles.
-  std::deque<Frame> frames_;
+  std::deque<Frame, CountedAllocator<Frame>> frames_;
   std::vector<Frame*> free_frames_;
   Frame* frame_ = nullptr;
   std::deque<Loop> loops_;
   size_t loop_level_ = 0;
-  std::deque<Macro> macros_;
-  std::deque<Namespace> namespaces_;
+  std::deque<Macro, CountedAllocator<Macro>> macros_;
+  std::deque<Namespace, CountedAllocator<Namespace>> namespaces_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ void TemplateText::Append(absl::string_view bytes, TextKind kind) {
 
 void TemplateText::Append(const TemplateText& other, size_t begin, size_t end) {
   if (begin == end) return;
-  const absl::string_view bytes = other.bytes_;
+  const absl::string_view bytes = other.bytes();
   for (size_t run = other.RunAt(begin); begin < end; ++run) {
     const size_t stop = std::min(end, other.runs_[run].end);
     Append(bytes.substr(begin, stop - begin), other.runs_[run].kind);
@@ -42,7 +42,7 @@ std::vector<TextPiece> TemplateText::Pieces() const {
   pieces.reserve(runs_.size());
   size_t begin = 0;
   for (const Run& run : runs_) {
-    pieces.push_back({bytes_.substr(begin, run.end - begin), run.kind});
+    pieces.push_back({std::string(bytes().substr(begin, run.end - begin)), run.kind});
     begin = run.end;
   }
   return pieces;

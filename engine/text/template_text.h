@@ -14,6 +14,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
+#include "engine/text/template_memory.h"
 #include "engine/text/text_piece.h"
 
 namespace lm {
@@ -29,7 +30,7 @@ class TemplateText {
   void Append(const TemplateText& other, size_t begin, size_t end);
   void Append(const TemplateText& other) { Append(other, 0, other.size()); }
 
-  absl::string_view bytes() const { return bytes_; }
+  absl::string_view bytes() const { return absl::string_view(bytes_.data(), bytes_.size()); }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   // REQUIRES: byte < size().
@@ -48,8 +49,9 @@ class TemplateText {
   };
   size_t RunAt(size_t byte) const;
 
-  std::string bytes_;
-  absl::InlinedVector<Run, 2> runs_;  // ascending; neighbours differ in kind
+  std::basic_string<char, std::char_traits<char>, CountedAllocator<char>> bytes_;
+  // Ascending; neighbours differ in kind.
+  absl::InlinedVector<Run, 2, CountedAllocator<Run>> runs_;
 };
 
 }  // namespace lm

@@ -18,6 +18,11 @@ namespace {
 
 using Kind = TemplateValue::Kind;
 
+template <typename T>
+std::shared_ptr<const T> MakeCounted(T object) {
+  return std::allocate_shared<T>(CountedAllocator<T>(), std::move(object));
+}
+
 const std::shared_ptr<const TemplateText>& EmptyText() {
   static const auto* const kEmpty =
       new std::shared_ptr<const TemplateText>(std::make_shared<TemplateText>());
@@ -103,6 +108,11 @@ absl::Status TemplateBudget::TooManyBytes() const {
       absl::StrCat("the chat template handles more than ", max_bytes_, " bytes of text"));
 }
 
+absl::Status TemplateBudget::TooMuchMemory() const {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the chat template holds more than ", max_memory_, " bytes of memory"));
+}
+
 absl::Status TemplateBudget::TooDeep() {
   return absl::InvalidArgumentError(absl::StrCat("the chat template goes too deep: more than ",
                                                  kStackBytes >> 10, " KiB of stack"));
@@ -128,8 +138,7 @@ TemplateValue TemplateValue::LargeInteger(double value, absl::string_view digits
 TemplateValue TemplateValue::String(TemplateText text) {
   TemplateValue value;
   value.kind_ = Kind::kString;
-  value.object_ =
-      text.empty() ? EmptyText() : std::make_shared<const TemplateText>(std::move(text));
+  value.object_ = text.empty() ? EmptyText() : MakeCounted(std::move(text));
   return value;
 }
 
@@ -147,7 +156,7 @@ TemplateValue TemplateValue::Sequence(Kind kind, List elements) {
   for (const TemplateValue& element : elements)
     value.depth_ = std::max(value.depth_, element.depth_);
   if (value.depth_ < UINT8_MAX) ++value.depth_;
-  value.object_ = std::make_shared<const List>(std::move(elements));
+  value.object_ = MakeCounted(std::move(elements));
   return value;
 }
 
@@ -158,7 +167,7 @@ TemplateValue TemplateValue::Dict(Entries entries) {
     value.depth_ = std::max({value.depth_, key.depth_, element.depth_});
   }
   if (value.depth_ < UINT8_MAX) ++value.depth_;
-  value.object_ = std::make_shared<const Entries>(std::move(entries));
+  value.object_ = MakeCounted(std::move(entries));
   return value;
 }
 
@@ -174,7 +183,7 @@ TemplateValue TemplateValue::Method(const TemplateMethod* method, TemplateValue 
   value.kind_ = Kind::kMethod;
   value.method_ = method;
   value.depth_ = std::min(receiver.depth_ + 1, UINT8_MAX);
-  value.object_ = std::make_shared<const TemplateValue>(std::move(receiver));
+  value.object_ = MakeCounted(std::move(receiver));
   return value;
 }
 

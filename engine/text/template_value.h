@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/text/template_budget.h"
+#include "engine/text/template_memory.h"
 #include "engine/text/template_text.h"
 
 namespace lm {
@@ -39,8 +40,9 @@ class TemplateValue {
     kFunction,
     kMethod,  // a method and what it belongs to
   };
-  using List = std::vector<TemplateValue>;
-  using Entries = std::vector<std::pair<TemplateValue, TemplateValue>>;
+  using List = std::vector<TemplateValue, CountedAllocator<TemplateValue>>;
+  using Entry = std::pair<TemplateValue, TemplateValue>;
+  using Entries = std::vector<Entry, CountedAllocator<Entry>>;
 
   // Lists in lists in lists: what holds more levels is refused by those who make or take values.
   static constexpr int kMaxDepth = 100;

@@ -315,26 +315,38 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
     return source + end;
   };
   const std::pair<std::string, const char*> kRefused[] = {
-      {nested(4, "{% set x = 1 %}"), "takes more than 100"},
-      {nested(2, "{{ messages[0].content * 1000 }}"), "handles more than 16"},
-      {repeated("{% set x = 'ab' %}", "{% set x = x + x %}", 60, ""), "handles more than 16"},
-      {repeated("{% set x = [1] %}", "{% set x = x + x %}", 60, ""), "takes more than 100"},
-      {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"), "takes more than 100"},
+      {nested(4, "{% set x = 1 %}"), "takes more than 5"},
+      {nested(2, "{{ messages[0].content * 1000 }}"), "holds more than 67"},
+      {nested(2, "{% set x = messages[0].content * 1000 %}"), "handles more than 335"},
+      {repeated("{% set x = 'ab' %}", "{% set x = x + x %}", 60, ""), "holds more than 67"},
+      {repeated("{% set x = [1] %}", "{% set x = x + x %}", 60, ""), "holds more than 67"},
+      {nested(2, "{% set x = range(100) | list %}"), "takes more than 5"},
+      {"{% set ns = namespace(x=[]) %}" + nested(2, "{% set ns.x = ns.x + [{}] %}"),
+       "takes more than 5"},
+      {"{% set ns = namespace(x='') %}" + nested(2, "{% set ns.x = ns.x ~ 'a' * 1000 %}"),
+       "handles more than 335"},
+      {nested(2, "{% macro f() %}{% endmacro %}"), "holds more than 67"},
+      {nested(2, "{% set x = namespace(a=1) %}"), "holds more than 67"},
+      {nested(2, "{% set x = namespace() %}{% for i in 'x' * 100 %}{% endfor %}"), "more than"},
+      {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"), "takes more than 5"},
       {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{% set y = [1] %}{{ x == y }}"),
        ""},
       {repeated("{% set x = [1] %}{% set y = [1] %}", "{% set x = [x, x] %}{% set y = [y, y] %}",
                 60, "{{ x == y }}"),
-       "takes more than 100"},
+       "takes more than 5"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor "
        "%}",
        "a value nested too deep: more than 100 levels"},
       {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "goes too deep: more than 176 KiB"},
       {"{{ range(100001) }}", "larger than 100000"},
-      {"{{ 'x' * 99999999999 }}", "handles more than 16"},
-      {"{{ [1] * 99999999999 }}", "takes more than 100"},
+      {"{{ 'x' * 99999999999 }}", "handles more than 335"},
+      {"{{ [1] * 99999999999 }}", "takes more than 5"},
       {"{{ '%99999s' % 1 }}", "a width of more than 1000"},
       {"{{ 'x' | indent(100000) }}", "a width of more than 1000"},
-      {"{{ 'a' | replace('', 'b' * 9000000) }}", "handles more than 16"},
+      {"{{ 'a' * 30000000 | length }}{{ ('a' * 30000000)[::-1] }}", "more than"},
+      {"{{ 'aa' | replace('', 'b' * 30000000) }}", "holds more than 67"},
+      {"{{ ('a,' * 2000000).split(',') | length }}", "holds more than 67"},
+      {"{{ ('é' * 900000) | list | length }}", "holds more than 67"},
       {"{{ 9223372036854775807 + 1 }}", "beyond 64 bits"},
       {"{{ 10 ** 99 }}", "beyond 64 bits"},
       {repeated("{% set x = 1 %}", "{% set x = x + x %}", 80, ""), "beyond 64 bits"},
@@ -354,11 +366,11 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
 TEST(ChatTemplateTest, EveryByteOfAKeyThatIsLookedUpCounts) {
   const std::string start =
       "{% set k = 'a' * 100000 %}{% set q = k ~ 'c' %}{% set d = {k ~ 'b': 1} %}"
-      "{% set e = {q: 1} %}{% for i in range(1000) %}";
+      "{% set e = {q: 1} %}{% for i in range(5000) %}";
   for (const char* lookup :
        {"d[q]", "d.get(q)", "q in d", "d == e", "[d] | map(attribute=q) | list", "[1][q]"}) {
     EXPECT_THAT(Refusal(absl::StrCat(start, "{% set x = ", lookup, " %}{% endfor %}")),
-                HasSubstr("handles more than 16"))
+                HasSubstr("handles more than 335"))
         << lookup;
   }
 }
@@ -366,10 +378,10 @@ TEST(ChatTemplateTest, EveryByteOfAKeyThatIsLookedUpCounts) {
 TEST(ChatTemplateTest, EveryEntryThatIsLookedAtCounts) {
   const std::string start =
       "{% set d = {0: 0, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 0, 'a': 1} %}"
-      "{% for i in range(100000) %}";
+      "{% for j in range(5) %}{% for i in range(100000) %}";
   for (const char* lookup : {"d[9]", "d['a']", "d.a", "d.get(9)", "9 in d"}) {
-    EXPECT_THAT(Refusal(absl::StrCat(start, "{% set x = ", lookup, " %}{% endfor %}")),
-                HasSubstr("takes more than 100"))
+    EXPECT_THAT(Refusal(absl::StrCat(start, "{% set x = ", lookup, " %}{% endfor %}{% endfor %}")),
+                HasSubstr("takes more than 5"))
         << lookup;
   }
 }
@@ -385,25 +397,58 @@ TEST(ChatTemplateTest, EveryVariableThatIsLookedAtCounts) {
   const std::string members = absl::StrCat("{% set ns = namespace(a=1", keywords, ", z=1) %}");
   const std::string macro = absl::StrCat("{% macro f(a", parameters, ") %}{% endmacro %}");
   const std::tuple<std::string, int, std::string> kSources[] = {
-      {variables, 10000, "{% set x = nothing %}"},
-      {variables, 10000, "{% set x = v3199 %}"},
+      {variables, 40000, "{% set x = nothing %}"},
+      {variables, 40000, "{% set x = v3199 %}"},
       {"", 100, variables},
-      {members, 10000, "{% set x = ns.z %}"},
-      {members, 10000, "{% set x = ns['z'] %}"},
-      {members, 10000, "{% set ns.z = 2 %}"},
-      {macro, 20, absl::StrCat("{{ f(a=1", keywords, ") }}")},
+      {members, 40000, "{% set x = ns.z %}"},
+      {members, 40000, "{% set x = ns['z'] %}"},
+      {members, 40000, "{% set ns.z = 2 %}"},
+      {macro, 100, absl::StrCat("{{ f(a=1", keywords, ") }}")},
   };
   for (const auto& [before, times, body] : kSources) {
     EXPECT_THAT(
         Refusal(absl::StrCat(before, "{% for i in range(", times, ") %}", body, "{% endfor %}")),
-        HasSubstr("takes more than 100"))
+        HasSubstr("takes more than 5"))
         << body.substr(0, 100);
   }
   // Members whose names differ in the last byte alone.
   EXPECT_THAT(Refusal("{% set k = 'a' * 10000 %}{% set q = k ~ 'c' %}"
                       "{% set ns = namespace({k ~ 'b': 1, q: 1}) %}"
-                      "{% for i in range(1000) %}{% set x = ns[q] %}{% endfor %}"),
-              HasSubstr("handles more than 16"));
+                      "{% for i in range(50000) %}{% set x = ns[q] %}{% endfor %}"),
+              HasSubstr("handles more than 335"));
+}
+
+// As templates of releases do: what they take grows with the square of the conversation.
+TEST(ChatTemplateTest, ALongConversationIsNoAttack) {
+  std::vector<ChatMessage> messages;
+  for (int i = 0; i < 3000; ++i) {
+    messages.push_back({i % 2 == 0 ? "user" : "assistant", TemplateValue::Input("hello"), {}});
+  }
+  for (const char* source :
+       {"{% for m in messages %}{% for other in messages[:loop.index0] %}{% if other.role == "
+        "'tool' "
+        "%}!{% endif %}{% endfor %}{{ m.content }}{% endfor %}",
+        "{% set ns = namespace(text='') %}{% for m in messages %}{% set ns.text = ns.text ~ "
+        "m.content %}{% endfor %}{{ ns.text }}",
+        "{% for m in messages %}{% set past = messages[:loop.index] %}{{ past[-1].content }}"
+        "{% endfor %}"}) {
+    const auto rendered = Create(source)->Render(messages, {});
+    ASSERT_TRUE(rendered.ok()) << rendered.status();
+    EXPECT_EQ(rendered->Text().size(), 15000u);
+  }
+}
+
+TEST(ChatTemplateTest, ALongTextMayBeLoopedOver) {
+  const std::string source =
+      "{% for c in messages[0].content %}{% if c['type'] == 'image' %}!{% elif c == 'y' %}y"
+      "{% endif %}{% endfor %}";
+  EXPECT_EQ(Render(source, "", std::string(1000000, 'x') + "y").Text(), "y");
+  std::string accents = "y";
+  for (int i = 0; i < 100000; ++i) accents += "é";
+  EXPECT_EQ(Render(source, "", accents).Text(), "y");
+  EXPECT_EQ(
+      Origins(Render("{% for c in messages[0].content ~ '!aé' %}{{ c }}{% endfor %}", "", "é!a")),
+      "«é!a»!aé");
 }
 
 TEST(ChatTemplateTest, StopsWhereItIsInterrupted) {
@@ -411,7 +456,7 @@ TEST(ChatTemplateTest, StopsWhereItIsInterrupted) {
   ASSERT_TRUE(chat.ok());
   bool interrupted = false;
   CheckpointScope scope([&interrupted] { return interrupted = true; });
-  // By the budget alone 16 MB are made.
+  // By the budget alone 64 MB are made.
   const absl::Status status = chat->Render("", std::string(1000, 'x'), {}).status();
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_TRUE(interrupted);
