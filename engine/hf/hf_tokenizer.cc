@@ -76,6 +76,8 @@ class TokenizerKeys {
                        std::initializer_list<absl::string_view> types,
                        absl::string_view spaces) const;
   absl::StatusOr<bool> PutsSpaceFirst() const;
+  // A Metaspace's: "always", "first" or "never"; "" where none decides.
+  absl::StatusOr<std::string> PrependScheme() const;
   // -1 where neither file has it.
   absl::StatusOr<int64_t> IdOf(absl::string_view role, const HfObject& config,
                                const HfObject& settings) const;
@@ -155,7 +157,12 @@ absl::Status TokenizerKeys::AddVocabulary() {
     RETURN_IF_ERROR(HasOnly("normalizer", "normalizers", {"Prepend", "Replace"}, kASpace));
     RETURN_IF_ERROR(HasOnly("pre_tokenizer", "pretokenizers", {"Metaspace", "Split"}, kASpace));
     ASSIGN_OR_RETURN(const bool space_first, PutsSpaceFirst());
+    ASSIGN_OR_RETURN(std::string scheme, PrependScheme());
     AddSentencePiece(space_first);
+    // GGUF has no key for when it does; "never" add_space_prefix says.
+    if (space_first && !scheme.empty()) {
+      metadata_.Insert("sqlite_lm.tokenizer.prepend_scheme", std::move(scheme));
+    }
     return absl::OkStatus();
   }
   if (const Json* const normalizer = tokenizer_.Find("normalizer")) {
@@ -173,14 +180,24 @@ void TokenizerKeys::AddByteLevel(std::string split) {
   Put("merges", std::move(vocabulary_.merges));
 }
 
-absl::StatusOr<bool> TokenizerKeys::PutsSpaceFirst() const {
-  if (const Json* part = Part("pre_tokenizer", "pretokenizers", "Metaspace")) {
-    const HfObject metaspace(*part, tokenizer_.where() + ": Metaspace");
-    ASSIGN_OR_RETURN(const bool old, metaspace.Bool("add_prefix_space", true));
-    ASSIGN_OR_RETURN(const std::string scheme,
-                     metaspace.Text("prepend_scheme", std::string(old ? "always" : "never")));
-    return scheme != "never";
+absl::StatusOr<std::string> TokenizerKeys::PrependScheme() const {
+  const Json* const part = Part("pre_tokenizer", "pretokenizers", "Metaspace");
+  // Behind that normalizer it finds the space there.
+  const bool is_late = Part("normalizer", "normalizers", "Prepend") != nullptr;
+  if (part == nullptr || is_late) return std::string();
+  const HfObject metaspace(*part, tokenizer_.where() + ": Metaspace");
+  ASSIGN_OR_RETURN(const bool old, metaspace.Bool("add_prefix_space", true));
+  ASSIGN_OR_RETURN(std::string scheme,
+                   metaspace.Text("prepend_scheme", std::string(old ? "always" : "never")));
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    return metaspace.Unsupported("prepend_scheme");
   }
+  return scheme;
+}
+
+absl::StatusOr<bool> TokenizerKeys::PutsSpaceFirst() const {
+  ASSIGN_OR_RETURN(const std::string scheme, PrependScheme());
+  if (!scheme.empty()) return scheme != "never";
   const Json* const replace = Part("normalizer", "normalizers", "Replace");
   const Json* const content = replace == nullptr ? nullptr : replace->Find("content");
   if (content == nullptr || *content != Json(kSpace)) {

@@ -127,6 +127,15 @@ absl::Status ReadStripping(const Metadata& metadata, Vocabulary* vocabulary) {
   return absl::OkStatus();
 }
 
+// A directory's, in a key of ours: GGUF's add_space_prefix has no more than two values.
+absl::Status ReadPrependScheme(const Metadata& metadata, Vocabulary* vocabulary) {
+  std::string scheme;
+  RETURN_IF_ERROR(ReadString(metadata, "sqlite_lm.tokenizer.prepend_scheme", &scheme));
+  if (scheme == "always") vocabulary->space_prefix = SpacePrefix::kMissing;
+  if (scheme == "first") vocabulary->space_prefix = SpacePrefix::kFirst;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
@@ -193,6 +202,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   if (vocabulary.model == "llama") {
     RETURN_IF_ERROR(ReadScores(metadata, &vocabulary.scores));
     RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
+    RETURN_IF_ERROR(ReadPrependScheme(metadata, &vocabulary));
   } else if (vocabulary.model == "t5" || vocabulary.model == "plamo2") {
     RETURN_IF_ERROR(ReadScores(metadata, &vocabulary.scores));
   } else if (vocabulary.model != "bert" && vocabulary.model != "rwkv") {

@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(const ModelText& model, const Re
                    RenderChat(model.chat_template, messages, spec.options));
   std::vector<int32_t> tokens;
   if (rendered.adds_bos) tokens.push_back(tokenizer.vocabulary().bos);
-  RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &tokens));
+  RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &tokens, rendered.says_bos));
   return tokens;
 }
 

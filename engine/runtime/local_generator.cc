@@ -306,7 +306,7 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
   Prompt prompt;
   const Tokenizer& tokenizer = engine_->model().tokenizer();
   if (rendered.adds_bos) prompt.tokens.push_back(tokenizer.vocabulary().bos);
-  RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &prompt.tokens));
+  RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &prompt.tokens, rendered.says_bos));
   const std::vector<int32_t> first = AnswerTokens(tokenizer, begun);
   prompt.tokens.insert(prompt.tokens.end(), first.begin(), first.end());
   if (Memoizable(options)) prompt.text = TextForm(rendered, begun);

@@ -195,8 +195,9 @@ absl::StatusOr<RenderedChat> ChatTemplate::RenderTree(absl::Span<const ChatMessa
   ASSIGN_OR_RETURN(const TemplateText text, RenderTemplate(*tree_, input));
   RenderedChat rendered;
   rendered.pieces = text.Pieces();
-  const bool says_bos = SaysBos(bos_, rendered.pieces);
-  rendered.adds_bos = TakeBos(bos_, &rendered.pieces) || (add_bos_ && !says_bos);
+  const bool has_bos = SaysBos(bos_, rendered.pieces);
+  rendered.says_bos = TakeBos(bos_, &rendered.pieces);
+  rendered.adds_bos = rendered.says_bos || (add_bos_ && !has_bos);
   return rendered;
 }
 

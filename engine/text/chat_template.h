@@ -49,6 +49,7 @@ struct RenderedChat {
   // Whether BOS goes before the pieces: the vocabulary or the template asks for it. It is not among
   // them, and so never comes twice. (Without a template all is kPlain.)
   bool adds_bos = false;
+  bool says_bos = false;  // the template does, at its beginning, from where it was taken
 
   std::string Text() const;
   // What the template says at the end, behind the conversation's last word.

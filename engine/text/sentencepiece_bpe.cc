@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/base/checkpoint.h"
@@ -114,7 +115,11 @@ absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
     chunk.text.append(bytes.data(), bytes.size());
     previous = c;
   };
-  if (begins && vocabulary_.add_space_prefix && !text.empty()) add(kSpaceCodePoint, kSpace);
+  const bool has_space = absl::StartsWith(text, " ") || absl::StartsWith(text, kSpace);
+  const bool lacks_space = vocabulary_.space_prefix == SpacePrefix::kEach || !has_space;
+  if (begins && vocabulary_.add_space_prefix && !text.empty() && lacks_space) {
+    add(kSpaceCodePoint, kSpace);
+  }
   uint32_t characters = 0;
   for (size_t pos = 0; pos < text.size();) {
     if (++characters % 4096 == 0) RETURN_IF_ERROR(Checkpoint());

@@ -17,9 +17,9 @@ class TextModel {
  public:
   virtual ~TextModel() = default;
 
-  // Appends the tokens of `text` to *ids. `begins` tells that nothing or a special token precedes
-  // it. Never appends a control or byte-less token, and the unknown one only where the model has it
-  // for texts: WordPiece, Unigram.
+  // Appends the tokens of `text` to *ids. `begins` tells that nothing precedes it, or a special
+  // token behind which the vocabulary begins anew (SpacePrefix). Never appends a control or
+  // byte-less token, and the unknown one only where the model has it for texts: WordPiece, Unigram.
   // REQUIRES: text is valid UTF-8 and shorter than kMaxTextBytes.
   virtual absl::Status Encode(absl::string_view text, bool begins,
                               std::vector<int32_t>* ids) const = 0;

@@ -133,9 +133,9 @@ std::string Tokenizer::BytesOf(int32_t id) const {
   return model_->DecodeName(name);
 }
 
-absl::Status Tokenizer::Encode(absl::Span<const TextPiece> pieces,
-                               std::vector<int32_t>* ids) const {
-  return EncodePieces(pieces, /*begins=*/true, ids);
+absl::Status Tokenizer::Encode(absl::Span<const TextPiece> pieces, std::vector<int32_t>* ids,
+                               bool behind_bos) const {
+  return EncodePieces(pieces, /*begins=*/!behind_bos || BeginsBehindSpecial(), ids);
 }
 
 absl::Status Tokenizer::EncodeInside(absl::string_view text, std::vector<int32_t>* ids) const {
@@ -143,7 +143,7 @@ absl::Status Tokenizer::EncodeInside(absl::string_view text, std::vector<int32_t
   return EncodePieces(absl::MakeConstSpan(&piece, 1), /*begins=*/false, ids);
 }
 
-// `begins`: nothing, or a special token, precedes the text.
+// `begins`: the text is a beginning, as TextModel::Encode has it.
 absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool begins,
                                      std::vector<int32_t>* ids) const {
   std::string joined;
@@ -179,7 +179,7 @@ absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool be
     }
     ids->push_back(match.id);
     pos = match.end;
-    begins = true;
+    begins = BeginsBehindSpecial();
   }
   if (pos < text.size()) RETURN_IF_ERROR(model_->Encode(text.substr(pos), begins, ids));
   return Checkpoint();
@@ -236,7 +236,7 @@ std::string Tokenizer::DecodePlain(absl::Span<const int32_t> ids) const {
     const TokenType type = vocabulary_.types[id];
     const bool special = type == TokenType::kUserDefined || IsControl(id);
     if (prefixed && begins && !special && !bytes.empty() && bytes[0] == ' ') bytes.remove_prefix(1);
-    begins = special;
+    begins = special && (BeginsBehindSpecial() || (begins && IsControl(id)));
     text.append(bytes.data(), bytes.size());
   }
   return text;

@@ -46,7 +46,9 @@ class Tokenizer {
   // the byte offset in that piece, and for texts of 512 MiB and more. A byte-level vocabulary that
   // lacks some bytes (a few control characters, leads of unassigned planes) leaves those out, like
   // the tools it comes from.
-  absl::Status Encode(absl::Span<const TextPiece> pieces, std::vector<int32_t>* ids) const;
+  // `behind_bos`: the text says BOS before them, and *ids has it.
+  absl::Status Encode(absl::Span<const TextPiece> pieces, std::vector<int32_t>* ids,
+                      bool behind_bos = false) const;
 
   // Appends the tokens of a plain text that follows other text without a special token between: the
   // vocabulary's space prefix is not put before it. Errors as those of Encode.
@@ -60,7 +62,7 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> EncodePair(absl::string_view first,
                                                   absl::string_view second) const;
 
-  // Whether Encode puts a space before a text, which is not part of it.
+  // Whether Encode puts a space before a text (see SpacePrefix), which is not part of it.
   bool PutsSpaceFirst() const {
     if (vocabulary_.model == "llama" || vocabulary_.model == "t5") {
       return vocabulary_.add_space_prefix;
@@ -76,9 +78,9 @@ class Tokenizer {
 
   // The text of tokens that EncodePlain made (of "bert" and "t5" what the normalised text says).
   // Differs from joining TokenBytes where Encode put a space before the text, and behind each
-  // user-defined token ("bert", and vocabularies with add_space_prefix): it is taken away again.
-  // What a model writes after a prompt is not such a text: use Detokenizer, which keeps every
-  // space.
+  // user-defined token ("bert", and vocabularies with add_space_prefix): it is taken away again,
+  // and so is the text's own, where that has kept Encode from putting one. What a model writes
+  // after a prompt is not such a text: use Detokenizer, which keeps every space.
   std::string DecodePlain(absl::Span<const int32_t> ids) const;
 
   // The bytes a token stands for; empty for control and unknown tokens and ids outside the
@@ -109,6 +111,8 @@ class Tokenizer {
 
  private:
   Tokenizer() = default;
+  // Whether words behind a special token begin as a text does.
+  bool BeginsBehindSpecial() const { return vocabulary_.space_prefix != SpacePrefix::kFirst; }
   bool Contains(int32_t id) const { return id >= 0 && id < size(); }
   absl::Status EncodePieces(absl::Span<const TextPiece> pieces, bool begins,
                             std::vector<int32_t>* ids) const;

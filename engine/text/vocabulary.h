@@ -19,6 +19,13 @@ enum class TokenType : uint8_t {
   kByte = 6,  // <0x0A> of a SentencePiece vocabulary
 };
 
+// Where a vocabulary with add_space_prefix puts a space before words.
+enum class SpacePrefix : uint8_t {
+  kEach,     // at the beginning of a text, and behind each special token
+  kMissing,  // there, but where a space is already ("always" of transformers' Metaspace)
+  kFirst,    // likewise, but behind no special token, spelled out in the text ("first")
+};
+
 struct Vocabulary {
   // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece-style BPE by score),
   // "gemma4" and "whitespace" (the same by rank), "bert" (WordPiece), "t5" (Unigram), "rwkv" (the
@@ -50,6 +57,7 @@ struct Vocabulary {
   bool add_eos = false;            // "bert": the separator, always
   bool add_separator = false;      // between two texts, besides the EOS of the first
   bool add_space_prefix = true;    // "llama" and "t5"
+  SpacePrefix space_prefix = SpacePrefix::kEach;  // "llama"
   bool merge_spaces = false;       // "t5": runs of spaces are one, those at the end none
   bool lower_case = true;          // "bert" and "whitespace"
   bool strip_accents = true;       // "bert"

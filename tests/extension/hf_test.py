@@ -211,6 +211,25 @@ class DirectoryTest(FolderTest):
         self.assertEqual(converted.returncode, 0, converted.stderr)
         self.assertEqual(self.ask("lm_tokenize", text, file), self.ask("lm_tokenize", text, folder))
 
+    def test_a_metaspace_puts_no_space_before_one_that_is_there(self):
+        gguf = hf_writer.Gguf(MODELS / "llama-spm-untied-f32.gguf")
+        folder = hf_writer.write_directory(gguf, self.folder / "m")
+        path, tokens = folder / "tokenizer.json", gguf.keys["tokenizer.ggml.tokens"]
+        tokenizer, mark = json.loads(path.read_text()), tokens.index("zoo")
+        metaspace = {"type": "Metaspace", "replacement": "\u2581", "split": False}
+        tokenizer |= {"normalizer": None, "added_tokens": tokenizer["added_tokens"] + [{"id": mark, "content": "zoo", "special": False}]}
+        space, a = tokens.index("\u2581"), tokens.index("a")
+        wanted = {"always": {"a": [space, a], " a": [space, a], "\u2581a": [space, a], "a zooa": [space, a, space, mark, space, a], "zoo a": [mark, space, a]},
+                  "first": {"a": [space, a], " a": [space, a], "azooa": [space, a, mark, a], "zooa": [mark, a], "zoo a": [mark, space, a]},
+                  "never": {"a": [a], "zooa": [mark, a]}}
+        bos = [tokens.index("<s>")] if gguf.keys.get("tokenizer.ggml.add_bos_token") else []
+        for scheme, texts in wanted.items():
+            path.write_text(json.dumps(tokenizer | {"pre_tokenizer": metaspace | {"prepend_scheme": scheme}}))
+            for text, ids in texts.items():
+                self.assertEqual(json.loads(self.ask("lm_tokenize", text, folder)), bos + ids, (scheme, text))
+        path.write_text(json.dumps(tokenizer | {"pre_tokenizer": metaspace | {"prepend_scheme": "last"}}))
+        self.assertIn('"prepend_scheme": "last" is not supported', self.refusal(folder))
+
     def test_a_changed_directory_is_loaded_anew(self):
         gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
         folder = hf_writer.write_directory(gguf, self.folder / "m")

@@ -200,6 +200,16 @@ TEST(LoadVocabularyTest, Phi3sMarkersSwallowTheWhitespaceBehindThem) {
   EXPECT_THAT(v->strip_before, ElementsAre());
 }
 
+TEST(LoadVocabularyTest, ADirectorySaysWhereASpaceIsPutBeforeWords) {
+  auto prefix = [](const std::string& scheme) {
+    return LoadVocabulary(Make("llama", {{"sqlite_lm.tokenizer.prepend_scheme", scheme}}))
+        ->space_prefix;
+  };
+  EXPECT_EQ(prefix("first"), SpacePrefix::kFirst);
+  EXPECT_EQ(prefix("always"), SpacePrefix::kMissing);
+  EXPECT_EQ(LoadVocabulary(Make("llama", {}))->space_prefix, SpacePrefix::kEach);
+}
+
 TEST(LoadVocabularyTest, ADirectorySaysWhichMarkersSwallowWhitespace) {
   auto v = LoadVocabulary(Make(
       "llama", {{"general.name", std::string("Phi-3 mini")},

@@ -199,7 +199,7 @@ TEST(ChatTemplateTest, BosComesExactlyOnce) {
     for (const char* source :
          {"{{ bos_token }}{{ messages[0].content }}", "<|endoftext|>{{ messages[0].content }}"}) {
       const RenderedChat rendered = Render(source, "", "Hi?", {}, add_bos);
-      EXPECT_TRUE(rendered.adds_bos);
+      EXPECT_TRUE(rendered.adds_bos && rendered.says_bos);
       EXPECT_EQ(Origins(rendered), "«Hi?»");
     }
     // Behind other words it stays where it is, and is not added in front of them.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/utf8.h"
 #include "test_vocabulary.h"
@@ -100,6 +101,32 @@ TEST(TokenizerTest, AWordOfALongTextHasTheTokensItHasAlone) {
     }
     ASSERT_EQ(EncodePlainOrDie(*tokenizer, text), ids);
   }
+}
+
+// By the rules of transformers' Metaspace.
+TEST(TokenizerTest, ASpaceIsPutBeforeWordsWhereTheVocabularySaysSo) {
+  auto ids = [](SpacePrefix where, const std::string& text, bool behind_bos = false) {
+    Vocabulary vocabulary = TestVocabulary("llama");
+    vocabulary.space_prefix = where;
+    const auto tokenizer = Tokenizer::Create(std::move(vocabulary)).value();
+    std::vector<int32_t> tokens;
+    EXPECT_TRUE(tokenizer->Encode({{text, TextKind::kMarkup}}, &tokens, behind_bos).ok());
+    std::string names;
+    for (int32_t token : tokens) absl::StrAppend(&names, tokenizer->TokenName(token));
+    const std::string decoded = tokenizer->DecodePlain(tokens);
+    EXPECT_FALSE(absl::StartsWith(decoded, " ") && where != SpacePrefix::kEach && !behind_bos);
+    return names;
+  };
+  for (SpacePrefix where : {SpacePrefix::kEach, SpacePrefix::kMissing, SpacePrefix::kFirst}) {
+    EXPECT_EQ(ids(where, "a"), "▁a");
+    EXPECT_EQ(ids(where, ""), "");
+  }
+  EXPECT_EQ(ids(SpacePrefix::kEach, " a<s>a<s> a"), "▁▁a<s>▁a<s>▁▁a");
+  EXPECT_EQ(ids(SpacePrefix::kMissing, " a<s>a<s> a"), "▁a<s>▁a<s>▁a");
+  EXPECT_EQ(ids(SpacePrefix::kFirst, " a<s>a<s> a"), "▁a<s>a<s>▁a");
+  EXPECT_EQ(ids(SpacePrefix::kFirst, "<s>a"), "<s>a");
+  EXPECT_EQ(ids(SpacePrefix::kFirst, "a", /*behind_bos=*/true), "a");
+  EXPECT_EQ(ids(SpacePrefix::kMissing, "a", /*behind_bos=*/true), "▁a");
 }
 
 TEST(TokenizerTest, TheBorderOfMarkupWithoutMarkersDoesNotMatter) {
