@@ -108,7 +108,18 @@ Result Abs(const Value& value, const Arguments& arguments, Budget* budget) {
                    Value::Integer(value.number() < 0 ? -1 : 1), budget);
 }
 
-Result ToInt(const Value& value, const Arguments& arguments, Budget*) {
+// As Python reads numbers, with underscores between digits.
+std::string WithoutUnderscores(absl::string_view text) {
+  std::string number;
+  auto is_digit = [text](size_t at) { return at < text.size() && absl::ascii_isdigit(text[at]); };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool between = text[i] == '_' && i > 0 && is_digit(i - 1) && is_digit(i + 1);
+    if (!between) number.push_back(text[i]);
+  }
+  return number;
+}
+
+Result ToInt(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("int", {"default", "base"}));
   if (arguments.Find(1, "base") != nullptr)
     return TemplateError("int with a base is not supported");
@@ -120,11 +131,11 @@ Result ToInt(const Value& value, const Arguments& arguments, Budget*) {
     number = value.number();
   } else if (value.Is(Kind::kString)) {
     const bool from_input = value.text().WholeKind() == TextKind::kInput;
+    RETURN_IF_ERROR(budget->Bytes(2 * value.text().size()));
+    const std::string text = WithoutUnderscores(value.text().bytes());
     int64_t integer = 0;
-    if (absl::SimpleAtoi(value.text().bytes(), &integer)) {
-      return Value::Integer(integer).FromInput(from_input);
-    }
-    if (!absl::SimpleAtod(value.text().bytes(), &number)) return otherwise;
+    if (absl::SimpleAtoi(text, &integer)) return Value::Integer(integer).FromInput(from_input);
+    if (!absl::SimpleAtod(text, &number)) return otherwise;
   } else if (value.Is(Kind::kUndefined)) {
     return TemplateError("int of what is undefined");
   } else {
@@ -135,14 +146,16 @@ Result ToInt(const Value& value, const Arguments& arguments, Budget*) {
   return Value::Integer(static_cast<int64_t>(number)).FromInput();
 }
 
-Result ToFloat(const Value& value, const Arguments& arguments, Budget*) {
+Result ToFloat(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("float", {"default"}));
   const Value* given = arguments.Find(0, "default");
   double number = 0;
   if (value.is_number()) return Value::Float(value.number()).FromInput(value.from_input());
   if (value.Is(Kind::kUndefined)) return TemplateError("float of what is undefined");
-  if (value.Is(Kind::kString) && absl::SimpleAtod(value.text().bytes(), &number)) {
-    return Value::Float(number).FromInput();
+  if (value.Is(Kind::kString)) {
+    RETURN_IF_ERROR(budget->Bytes(2 * value.text().size()));
+    const bool is_number = absl::SimpleAtod(WithoutUnderscores(value.text().bytes()), &number);
+    if (is_number) return Value::Float(number).FromInput();
   }
   return given != nullptr ? *given : Value::Float(0);
 }

@@ -28,6 +28,7 @@ struct Conversion {
   bool left = false;
   bool zeros = false;
   bool plus = false;
+  bool space = false;
   int width = 0;
   int precision = -1;
   char letter = 0;
@@ -56,6 +57,7 @@ absl::StatusOr<Conversion> ReadConversion(absl::string_view format, size_t* pos)
     conversion.left |= format[*pos] == '-';
     conversion.zeros |= format[*pos] == '0';
     conversion.plus |= format[*pos] == '+';
+    conversion.space |= format[*pos] == ' ';
   }
   ASSIGN_OR_RETURN(conversion.width, Digits(format, pos));
   if (*pos < format.size() && format[*pos] == '.') {
@@ -105,10 +107,11 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
       return TemplateError(absl::StrCat(
           "the conversion ", QuoteName(std::string(1, conversion.letter)), " is not supported"));
   }
-  if (conversion.plus && digits[0] != '-') digits.insert(0, 1, '+');
+  const bool has_sign = conversion.plus || conversion.space || digits[0] == '-';
+  if (has_sign && digits[0] != '-') digits.insert(0, 1, conversion.plus ? '+' : ' ');
   const size_t width = conversion.width;
   if (conversion.zeros && !conversion.left && digits.size() < width) {
-    digits.insert(digits[0] == '-' || digits[0] == '+' ? 1 : 0, width - digits.size(), '0');
+    digits.insert(has_sign ? 1 : 0, width - digits.size(), '0');
   }
   text.Append(digits, kind);
   return text;

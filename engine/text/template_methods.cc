@@ -115,18 +115,23 @@ template <bool at_start>
 Result Affix(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check(at_start ? "startswith" : "endswith", {"affix"}));
   const Value* affix = arguments.Find(0, "affix");
-  auto has = [&](const Value& part) {
+  auto has = [&](const Value& part) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(budget->Bytes(std::min(value.text().size(), part.text().size())));
     return at_start ? absl::StartsWith(value.text().bytes(), part.text().bytes())
                     : absl::EndsWith(value.text().bytes(), part.text().bytes());
   };
-  if (affix != nullptr && affix->Is(Kind::kString)) return Value::Bool(has(*affix));
+  if (affix != nullptr && affix->Is(Kind::kString)) {
+    ASSIGN_OR_RETURN(const bool holds, has(*affix));
+    return Value::Bool(holds);
+  }
   if (affix == nullptr || !affix->Is(Kind::kTuple)) {
     return TemplateError("startswith and endswith take a str or a tuple of str");
   }
   for (const Value& part : affix->list()) {
     RETURN_IF_ERROR(budget->Steps(1));
     if (!part.Is(Kind::kString)) return TemplateError("a tuple for startswith must be of str");
-    if (has(part)) return Value::Bool(true);
+    ASSIGN_OR_RETURN(const bool holds, has(part));
+    if (holds) return Value::Bool(true);
   }
   return Value::Bool(false);
 }
@@ -187,7 +192,7 @@ Result All(const Value& value, const Arguments& arguments, Budget* budget) {
   return Value::Bool(!bytes.empty());
 }
 bool IsAlphabetic(uint32_t c) { return IsInClass(c, CharacterClass::kLetter); }
-bool IsDigit(uint32_t c) { return IsInClass(c, CharacterClass::kDigit); }
+bool IsDecimal(uint32_t c) { return IsInClass(c, CharacterClass::kDecimal); }
 bool IsAlphanumeric(uint32_t c) { return IsAlphabetic(c) || IsInClass(c, CharacterClass::kNumber); }
 
 // isupper and islower: no character of the other case, and one that has a case.
@@ -356,7 +361,7 @@ constexpr TemplateMethod kMethods[] = {
     {"isalnum", &All<IsAlphanumeric>},
     {"isalpha", &All<IsAlphabetic>},
     {"isascii", &Unknown},
-    {"isdecimal", &All<IsDigit>},
+    {"isdecimal", &All<IsDecimal>},
     {"isdigit", &All<IsDigit>},
     {"isidentifier", &Unknown},
     {"islower", &IsCase<false>},

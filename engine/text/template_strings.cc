@@ -71,6 +71,26 @@ absl::Status SplitWords(absl::string_view bytes, int64_t most, bool from_right, 
   }
 }
 
+// Whether the capital sigma at [begin, end) is the last letter of a word, by the Unicode Standard's
+// Final_Sigma.
+bool IsFinalSigma(absl::string_view bytes, size_t begin, size_t end) {
+  auto is = [](uint32_t c, CharacterClass wanted) { return IsInClass(c, wanted); };
+  bool behind_letter = false;
+  while (begin > 0) {
+    begin = CharacterBefore(bytes, begin);
+    size_t pos = begin;
+    const uint32_t c = DecodeUtf8(bytes, &pos);
+    if (is(c, CharacterClass::kCaseIgnorable)) continue;
+    behind_letter = is(c, CharacterClass::kCased);
+    break;
+  }
+  while (behind_letter && end < bytes.size()) {
+    const uint32_t c = DecodeUtf8(bytes, &end);
+    if (!is(c, CharacterClass::kCaseIgnorable)) return !is(c, CharacterClass::kCased);
+  }
+  return behind_letter;
+}
+
 }  // namespace
 
 TemplateText StripText(const TemplateText& text, std::optional<absl::string_view> characters,
@@ -190,7 +210,10 @@ TemplateText ChangeCase(const TemplateText& text, TextCase wanted) {
     const bool upper = wanted == TextCase::kUpper ||
                        (starts && (wanted == TextCase::kTitle || wanted == TextCase::kCapitalized));
     const absl::string_view character = bytes.substr(begin, pos - begin);
-    result.Append(upper ? ToUpperCharacter(character) : LowerCharacter(character),
+    const bool final_sigma = character == "Σ" && !upper && IsFinalSigma(bytes, begin, pos);
+    result.Append(upper         ? ToUpperCharacter(character)
+                  : final_sigma ? "ς"
+                                : LowerCharacter(character),
                   text.KindAt(begin));
     starts = wanted == TextCase::kTitle && !IsInClass(c, CharacterClass::kLetter);
   }

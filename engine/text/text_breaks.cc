@@ -80,7 +80,7 @@ absl::string_view LastWord(absl::string_view text) {
     size_t pos = 0;
     const uint32_t c = DecodeUtf8(character, &pos);
     const bool apostrophe = c == '\'' || c == 0x2019;
-    if (!apostrophe && !IsLetter(c) && !IsInClass(c, CharacterClass::kDigit)) break;
+    if (!apostrophe && !IsLetter(c) && !IsInClass(c, CharacterClass::kDecimal)) break;
     before.remove_suffix(character.size());
   }
   return text.substr(before.size());

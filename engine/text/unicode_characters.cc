@@ -49,10 +49,25 @@ bool IsPrintable(uint32_t c) {
   return c < 0x7f ? c >= ' ' : c > 0xa0 && IsInClass(c, CharacterClass::kPrintable);
 }
 
+bool IsDigit(uint32_t c) {
+  // Numeric_Type=Digit of the Unicode Standard; decimals are of another.
+  static constexpr uint32_t kOthers[][2] = {
+      {0xb2, 0xb3},       {0xb9, 0xb9},       {0x1369, 0x1371},   {0x19da, 0x19da},
+      {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+      {0x2474, 0x247c},   {0x2488, 0x2490},   {0x24ea, 0x24ea},   {0x24f5, 0x24fd},
+      {0x24ff, 0x24ff},   {0x2776, 0x277e},   {0x2780, 0x2788},   {0x278a, 0x2792},
+      {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a}};
+  for (const auto& [first, last] : kOthers) {
+    if (c >= first && c <= last) return true;
+  }
+  return IsInClass(c, CharacterClass::kDecimal);
+}
+
 bool IsInClass(uint32_t c, CharacterClass wanted) {
-  static pcre2_code* const kPatterns[] = {Compile("\\p{L}"), Compile("\\p{Nd}"), Compile("\\p{N}"),
-                                          Compile("[^\\p{C}\\p{Z}]")};
-  static_assert(std::size(kPatterns) == static_cast<size_t>(CharacterClass::kPrintable) + 1);
+  static pcre2_code* const kPatterns[] = {Compile("\\p{L}"),     Compile("\\p{Nd}"),
+                                          Compile("\\p{N}"),     Compile("[^\\p{C}\\p{Z}]"),
+                                          Compile("\\p{Cased}"), Compile("\\p{Case_Ignorable}")};
+  static_assert(std::size(kPatterns) == static_cast<size_t>(CharacterClass::kCaseIgnorable) + 1);
   pcre2_code* const pattern = kPatterns[static_cast<int>(wanted)];
   if (pattern == nullptr) return false;
   pcre2_match_data* const data = pcre2_match_data_create(1, nullptr);

@@ -13,8 +13,11 @@ namespace lm {
 bool IsUnicodeSpace(uint32_t code_point);
 // str.isprintable() of one character.
 bool IsPrintable(uint32_t code_point);
-// Whether a character has a property that PCRE2 knows: kLetter \p{L}, kDigit \p{Nd}, kNumber \p{N}.
-enum class CharacterClass { kLetter, kDigit, kNumber, kPrintable };
+// str.isdigit() of one character: superscripts and digits in circles are some, too.
+bool IsDigit(uint32_t code_point);
+// Whether a character has a property that PCRE2 knows: kLetter \p{L}, kDecimal \p{Nd}, kNumber
+// \p{N}, and those that decide where a word ends in a sigma. (Of these PCRE2 knows from 10.40 on.)
+enum class CharacterClass { kLetter, kDecimal, kNumber, kPrintable, kCased, kCaseIgnorable };
 bool IsInClass(uint32_t code_point, CharacterClass wanted);
 // One character in upper or lower case. Simple mappings, except that ß becomes SS as in Python.
 std::string ToUpperCharacter(absl::string_view character);

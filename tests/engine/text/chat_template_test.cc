@@ -495,6 +495,23 @@ TEST(ChatTemplateTest, ACapitalIWithADotBecomesTwoCharacters) {
             "2i\u0307aAi\u0307Ai\u0307");
 }
 
+// As CPython 3.11 has it.
+TEST(ChatTemplateTest, NumbersAndLettersAreThoseOfPython) {
+  const std::pair<const char*, const char*> kTexts[] = {
+      {"{{ '% d|% d|% 04d|%+ d|% x|% .1f' % (2, -2, 2, 2, 10, 1.5) }}", " 2|-2| 002|+2| a| 1.5"},
+      {"{{ '²'.isdigit() }}{{ '²'.isdecimal() }}{{ '①'.isdigit() }}{{ '٣'.isdecimal() }}"
+       "{{ '½'.isdigit() }}",
+       "TrueFalseTrueTrueFalse"},
+      {"{{ 'ΟΔΟΣ'.lower() }} {{ 'ΟΣ ΣΑΣ' | lower }} {{ 'Σ'.lower() }} {{ 'ΑΣ.'.lower() }} "
+       "{{ 'ΑΣ.Α'.lower() }} {{ 'ΟΔΟΣ'.title() }} {{ 'ΟΔΟΣ' | capitalize }}",
+       "οδος ος σας σ ας. ασ.α Οδος Οδος"},
+      {"{{ '1_000' | int }} {{ '1__0' | int(7) }} {{ '_1' | int(7) }} {{ '1_' | int(7) }} "
+       "{{ ' 1_0.5_0 ' | float }}",
+       "1000 7 7 7 10.5"},
+  };
+  for (const auto& [source, text] : kTexts) EXPECT_EQ(Render(source, "", "").Text(), text);
+}
+
 TEST(ChatTemplateTest, ManyThreadsShareATemplate) {
   auto chat = Create(kChatMl);
   ASSERT_TRUE(chat.ok());
