@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
@@ -66,13 +67,7 @@ NewFile::~NewFile() {
 }
 
 absl::Status NewFile::Append(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoError(part_, "writing");
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
+  return WriteAll(fd_, &bytes) ? absl::OkStatus() : ErrnoError(part_, "writing");
 }
 
 absl::Status NewFile::Finish() {

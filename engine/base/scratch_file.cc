@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
@@ -47,12 +48,7 @@ absl::Status ScratchFile::Append(absl::string_view bytes) {
 
 absl::Status ScratchFile::Flush() {
   absl::string_view left = held_;
-  while (!left.empty()) {
-    const ssize_t written = write(fd_, left.data(), left.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ScratchError("writing", path_);
-    left.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(fd_, &left)) return ScratchError("writing", path_);
   held_.clear();
   return absl::OkStatus();
 }

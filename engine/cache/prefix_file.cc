@@ -25,6 +25,7 @@
 #include "engine/base/list_folder.h"
 #include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
@@ -46,14 +47,8 @@ absl::Status Damaged(const std::string& path, absl::string_view how) {
   return absl::DataLossError(absl::StrCat("the stored prefix '", path, "' ", how));
 }
 
-absl::Status WriteAll(int fd, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return absl::UnavailableError(std::strerror(errno));
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
+absl::Status Write(int fd, absl::string_view bytes) {
+  return WriteAll(fd, &bytes) ? absl::OkStatus() : absl::UnavailableError(std::strerror(errno));
 }
 
 // What a directory entry's change takes to be on the disk.
@@ -179,10 +174,10 @@ absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& d
   const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return absl::UnavailableError(absl::StrCat("'", part, "': ", std::strerror(errno)));
   absl::Cleanup remove = [&part] { unlink(part.c_str()); };
-  absl::Status status = WriteAll(fd, {reinterpret_cast<const char*>(&fixed), sizeof(fixed)});
-  if (status.ok()) status = WriteAll(fd, text);
+  absl::Status status = Write(fd, {reinterpret_cast<const char*>(&fixed), sizeof(fixed)});
+  if (status.ok()) status = Write(fd, text);
   for (const absl::Span<const char> piece : pieces) {
-    if (status.ok()) status = WriteAll(fd, View(piece));
+    if (status.ok()) status = Write(fd, View(piece));
   }
   if (status.ok() && fsync(fd) != 0) status = absl::UnavailableError(std::strerror(errno));
   if (close(fd) != 0) status.Update(absl::UnavailableError(std::strerror(errno)));

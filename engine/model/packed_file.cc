@@ -21,6 +21,7 @@
 #include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
+#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
@@ -233,14 +234,8 @@ PackedFileWriter::~PackedFileWriter() {
 }
 
 absl::Status PackedFileWriter::Write(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error("writing");
-    end_ += static_cast<uint64_t>(n);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
+  end_ += bytes.size();
+  return WriteAll(fd_, &bytes) ? absl::OkStatus() : Error("writing");
 }
 
 void PackedFileWriter::Add(const std::string& name, absl::Span<const char> bytes) {

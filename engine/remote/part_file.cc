@@ -22,7 +22,9 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/base/no_file_size_signal.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
@@ -115,6 +117,7 @@ void PartFile::NoteDigest(const std::string& sha256, int64_t change) const {
   Json note = Json::MakeObject();
   note.Add("sha256", sha256);
   note.Add("changed", change);
+  const NoFileSizeSignal no_signal;
   std::ofstream(LockOf(path_), std::ios::trunc) << note.Dump();
 }
 
@@ -161,6 +164,7 @@ absl::Status PartFile::Restart(const std::string& etag) {
   note.Add("sha256", facts_.sha256);
   note.Add("size", facts_.size);
   note.Add("etag", etag);
+  const NoFileSizeSignal no_signal;
   std::ofstream file(NoteOf(path_), std::ios::trunc);
   file << note.Dump();
   if (!file.flush()) return Failed("writing", NoteOf(path_));
@@ -176,15 +180,13 @@ absl::Status PartFile::Append(absl::string_view bytes) {
     return absl::DataLossError(absl::StrCat("'", path_, "': more came than the ", facts_.size,
                                             " bytes that the hub said; what was there is removed"));
   }
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("writing", PartOf(path_));
-    hash_.Add(bytes.substr(0, static_cast<size_t>(written)));
-    size_ += written;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  absl::string_view left = bytes;
+  const absl::Status status =
+      WriteAll(fd_, &left) ? absl::OkStatus() : Failed("writing", PartOf(path_));
+  bytes.remove_suffix(left.size());  // what the part has
+  hash_.Add(bytes);
+  size_ += static_cast<int64_t>(bytes.size());
+  return status;
 }
 
 void PartFile::Forget() {

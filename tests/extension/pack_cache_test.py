@@ -210,6 +210,14 @@ class PackCacheTest(unittest.TestCase):
             shutil.rmtree(self.cache, ignore_errors=True)
         print(f"{KILLS} kills: the next process's packs were {states.count('written')} times written, else mapped", file=sys.stderr)
 
+    def test_a_file_that_may_not_grow_is_no_reason_not_to_answer(self):
+        script = ("import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as in hosts that are not Python\n"
+                  "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n")
+        answer, state = self.ask(self.start(script=script + OTHER))
+        self.assertEqual(answer, self.answer)
+        self.assertRegex(state, r"^writing '.*\.pack\.part': File too large$")
+        self.assertEqual(list(self.cache.iterdir()), [])
+
     def test_a_folder_that_cannot_be_is_no_reason_not_to_answer(self):
         file = self.folder / "file"
         file.write_text("")

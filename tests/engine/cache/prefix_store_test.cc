@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/random.h"
+#include "tests/engine/base/file_size_limit.h"
 
 namespace lm {
 namespace {
@@ -399,14 +399,10 @@ TEST_F(PrefixStoreTest, WhatANewFileGoesOnFromWasUsedByIt) {
 TEST_F(PrefixStoreTest, AFullDiskLosesNothingButTheStore) {
   auto store = Open();
   Store(*store, Count(96));
-  struct rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, SIG_IGN);
-  struct rlimit full = before;
-  full.rlim_cur = 1500;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
-  EXPECT_TRUE(Store(*store, Count(96, 500)));
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  {
+    const FileSizeLimit full(1500);
+    EXPECT_TRUE(Store(*store, Count(96, 500)));
+  }
   EXPECT_THAT(store->state(), HasSubstr("File too large"));
   EXPECT_EQ(Files().size(), 1u);                // nothing is left of it
   EXPECT_FALSE(Store(*store, Count(96, 500)));  // not at once again
