@@ -1,14 +1,9 @@
 #include "engine/model/packed_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -21,7 +16,6 @@
 #include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
-#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
@@ -194,48 +188,24 @@ absl::Status PackedFile::Check() {
   return status_;
 }
 
-absl::Status PackedFileWriter::Error(const char* doing) const {
-  return absl::UnavailableError(absl::StrCat(doing, " '", part_, "': ", std::strerror(errno)));
-}
-
 absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackedFileWriter::Create(
     const std::string& path) {
-  std::unique_ptr<PackedFileWriter> writer(new PackedFileWriter(path));
-  RETURN_IF_ERROR(writer->Open());
-  return writer;
-}
-
-absl::Status PackedFileWriter::Open() {
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::filesystem::create_directories(folder, error);
   if (error) {
     return absl::FailedPreconditionError(
         absl::StrCat("making '", folder.string(), "': ", error.message()));
   }
-  // Without O_NONBLOCK it might wait for somebody's lease.
-  fd_ = open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (fd_ < 0) return Error("making");
-  // The lock goes with whoever holds it, however he ends; what he left is written over.
-  struct stat ours, named;
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0 || fstat(fd_, &ours) != 0 ||
-      stat(part_.c_str(), &named) != 0 || ours.st_ino != named.st_ino) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("'", path_, "' is being written by another process"));
-  }
-  has_part_ = true;
-  if (ftruncate(fd_, 0) != 0) return Error("emptying");
-  return Write(std::string(sizeof(Head), '\0'));
-}
-
-PackedFileWriter::~PackedFileWriter() {
-  if (has_part_) unlink(part_.c_str());
-  if (fd_ >= 0) close(fd_);
+  ASSIGN_OR_RETURN(std::unique_ptr<LockedPart> part, LockedPart::Create(path + ".part"));
+  std::unique_ptr<PackedFileWriter> writer(new PackedFileWriter(path, std::move(part)));
+  RETURN_IF_ERROR(writer->Write(std::string(sizeof(Head), '\0')));
+  return writer;
 }
 
 absl::Status PackedFileWriter::Write(absl::string_view bytes) {
   end_ += bytes.size();
-  return WriteAll(fd_, &bytes) ? absl::OkStatus() : Error("writing");
+  return part_->Append(bytes);
 }
 
 void PackedFileWriter::Add(const std::string& name, absl::Span<const char> bytes) {
@@ -265,14 +235,8 @@ absl::Status PackedFileWriter::Finish(const PackedSource& source) {
   head.directory_bytes = directory.size();
   head.directory = DigestOf(directory);
   RETURN_IF_ERROR(Write(directory));
-  if (pwrite(fd_, &head, sizeof(head), 0) != static_cast<ssize_t>(sizeof(head)) ||
-      fsync(fd_) != 0 || fchmod(fd_, 0444) != 0) {
-    return Error("writing");
-  }
-  if (rename(part_.c_str(), path_.c_str()) != 0) return Error("naming");
-  has_part_ = false;
-  close(std::exchange(fd_, -1));  // nobody gets a lease while it is open for writing
-  return absl::OkStatus();
+  RETURN_IF_ERROR(part_->WriteOverBegin({reinterpret_cast<const char*>(&head), sizeof(head)}));
+  return part_->Finish(path_, 0444);
 }
 
 }  // namespace lm

@@ -26,6 +26,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/leased_file.h"
+#include "engine/base/locked_part.h"
 #include "engine/tensor/buffer.h"
 
 namespace lm {
@@ -93,12 +94,9 @@ class PackedFile {
 // One thread at a time.
 class PackedFileWriter {
  public:
-  // Makes the folders above the file. AlreadyExists where another is writing it just now.
+  // Makes the folders above the file. AlreadyExists where another is writing it just now. Without
+  // Finish what was written is removed.
   static absl::StatusOr<std::unique_ptr<PackedFileWriter>> Create(const std::string& path);
-  // Without Finish: removes what was written.
-  ~PackedFileWriter();
-  PackedFileWriter(const PackedFileWriter&) = delete;
-  PackedFileWriter& operator=(const PackedFileWriter&) = delete;
 
   // Each name once. What goes wrong is Finish's to say.
   void Add(const std::string& name, absl::Span<const char> bytes);
@@ -106,14 +104,12 @@ class PackedFileWriter {
   absl::Status Finish(const PackedSource& source);
 
  private:
-  explicit PackedFileWriter(const std::string& path) : path_(path), part_(path + ".part") {}
-  absl::Status Error(const char* doing) const;
-  absl::Status Open();
+  PackedFileWriter(const std::string& path, std::unique_ptr<LockedPart> part)
+      : path_(path), part_(std::move(part)) {}
   absl::Status Write(absl::string_view bytes);
 
-  const std::string path_, part_;
-  int fd_ = -1;
-  bool has_part_ = false;  // of ours
+  const std::string path_;
+  const std::unique_ptr<LockedPart> part_;
   uint64_t end_ = 0;
   std::string directory_;  // of what was added, a JSON array's members
   absl::Status status_;
