@@ -1,20 +1,22 @@
 #include "engine/cache/prefix_file.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,14 +25,16 @@
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/list_folder.h"
+#include "engine/base/locked_part.h"
 #include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
-#include "engine/base/write_all.h"
 
 namespace lm {
 namespace {
 
 constexpr char kMagic[16] = "sqlite-lm kv 2\n";
+constexpr char kExtension[] = ".prefix";
+constexpr size_t kNameDigits = 32, kPartDigits = 16;
 constexpr uint64_t kMostDescription = 64 << 20;
 
 struct FixedHead {
@@ -47,10 +51,6 @@ absl::Status Damaged(const std::string& path, absl::string_view how) {
   return absl::DataLossError(absl::StrCat("the stored prefix '", path, "' ", how));
 }
 
-absl::Status Write(int fd, absl::string_view bytes) {
-  return WriteAll(fd, &bytes) ? absl::OkStatus() : absl::UnavailableError(std::strerror(errno));
-}
-
 // What a directory entry's change takes to be on the disk.
 void SyncFolder(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -58,6 +58,50 @@ void SyncFolder(const std::string& path) {
   if (fd < 0) return;
   fsync(fd);
   close(fd);
+}
+
+bool IsHex(absl::string_view text, size_t size) {
+  return text.size() == size && std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isdigit(c) || ('a' <= c && c <= 'f');
+         });
+}
+
+// "<32 digits>.prefix.<16 digits>.part". Earlier versions put the number of a process there, and
+// how many it had written: "<32 digits>.prefix.71.3.part".
+bool IsPartName(absl::string_view name) {
+  const std::vector<absl::string_view> words = absl::StrSplit(name, '.');
+  const bool is_of_prefix = words.size() >= 4 && IsHex(words[0], kNameDigits) &&
+                            words[1] == "prefix" && words.back() == "part";
+  uint64_t number;
+  if (is_of_prefix && words.size() == 4) return IsHex(words[2], kPartDigits);
+  return is_of_prefix && words.size() == 5 && absl::SimpleAtoi(words[2], &number) &&
+         absl::SimpleAtoi(words[3], &number);
+}
+
+// Paths in a folder whose names are such.
+std::vector<std::string> Listed(const std::string& folder,
+                                absl::FunctionRef<bool(absl::string_view name)> is_such) {
+  auto paths = ListFolder(folder).value_or(std::vector<std::string>());
+  std::erase_if(paths, [is_such](absl::string_view path) {
+    return !is_such(path.substr(path.rfind('/') + 1));
+  });
+  return paths;
+}
+
+// The name is nobody else's: neither another process's, be it of the same number, nor that of what
+// one has left. Who looks for what is left may lock the part before its writer does.
+absl::StatusOr<std::unique_ptr<LockedPart>> MakePart(const std::string& path) {
+  constexpr int kTries = 8;
+  for (int i = 1;; ++i) {
+    uint64_t number;
+    if (getrandom(&number, sizeof(number), 0) != ssize_t{sizeof(number)}) {
+      return absl::UnavailableError(
+          absl::StrCat("no random number for '", path, "': ", std::strerror(errno)));
+    }
+    absl::StatusOr<std::unique_ptr<LockedPart>> part =
+        LockedPart::Create(absl::StrCat(path, ".", absl::Hex(number, absl::kZeroPad16), ".part"));
+    if (!absl::IsAlreadyExists(part.status()) || i == kTries) return part;
+  }
 }
 
 std::string JsonOf(const PrefixDescription& description,
@@ -162,8 +206,6 @@ absl::StatusOr<PrefixHead> ReadHead(int fd, const std::string& path, uint64_t by
 
 absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& description,
                              absl::Span<const absl::Span<const char>> pieces) {
-  static std::atomic<uint64_t> number{0};
-  const std::string part = absl::StrCat(path, ".", getpid(), ".", number++, ".part");
   const std::string text = JsonOf(description, pieces);
   FixedHead fixed = {.magic = {},
                      .description_bytes = text.size(),
@@ -171,23 +213,11 @@ absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& d
                      .description = DigestOf(text)};
   for (const absl::Span<const char> piece : pieces) fixed.data_bytes += piece.size();
   std::memcpy(fixed.magic, kMagic, sizeof(kMagic));
-  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat("'", part, "': ", std::strerror(errno)));
-  absl::Cleanup remove = [&part] { unlink(part.c_str()); };
-  absl::Status status = Write(fd, {reinterpret_cast<const char*>(&fixed), sizeof(fixed)});
-  if (status.ok()) status = Write(fd, text);
-  for (const absl::Span<const char> piece : pieces) {
-    if (status.ok()) status = Write(fd, View(piece));
-  }
-  if (status.ok() && fsync(fd) != 0) status = absl::UnavailableError(std::strerror(errno));
-  if (close(fd) != 0) status.Update(absl::UnavailableError(std::strerror(errno)));
-  if (status.ok() && rename(part.c_str(), path.c_str()) != 0) {
-    status = absl::UnavailableError(std::strerror(errno));
-  }
-  if (!status.ok()) {
-    return absl::UnavailableError(absl::StrCat("'", path, "': ", status.message()));
-  }
-  std::move(remove).Cancel();
+  ASSIGN_OR_RETURN(const std::unique_ptr<LockedPart> part, MakePart(path));
+  RETURN_IF_ERROR(part->Append({reinterpret_cast<const char*>(&fixed), sizeof(fixed)}));
+  RETURN_IF_ERROR(part->Append(text));
+  for (const absl::Span<const char> piece : pieces) RETURN_IF_ERROR(part->Append(View(piece)));
+  RETURN_IF_ERROR(part->Finish(path, 0600));
   SyncFolder(path);
   return absl::OkStatus();
 }
@@ -221,15 +251,26 @@ void TouchPrefixFile(const std::string& path) {
   utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
+std::string PrefixFileName(const Digest& digest) { return digest.Hex() + kExtension; }
+
+std::vector<std::string> ListPrefixFiles(const std::string& folder) {
+  return Listed(folder, [](absl::string_view name) { return absl::EndsWith(name, kExtension); });
+}
+
+std::vector<PrefixFileUse> ListPrefixUse(const std::string& folder) {
+  std::vector<PrefixFileUse> use;
+  const auto add = [&use](std::string path, bool is_part) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return;
+    use.push_back({std::move(path), info.st_size, absl::TimeFromTimespec(info.st_mtim), is_part});
+  };
+  for (std::string& path : ListPrefixFiles(folder)) add(std::move(path), false);
+  for (std::string& path : Listed(folder, IsPartName)) add(std::move(path), true);
+  return use;
+}
+
 void RemoveLeftovers(const std::string& folder) {
-  for (const std::string& path : ListFolder(folder).value_or(std::vector<std::string>())) {
-    if (!absl::EndsWith(path, ".part")) continue;
-    const std::string name = path.substr(folder.size() + 1);
-    const std::vector<absl::string_view> words = absl::StrSplit(name, '.');
-    int32_t process = 0;
-    if (words.size() < 4 || !absl::SimpleAtoi(words[words.size() - 3], &process)) continue;
-    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) unlink(path.c_str());
-  }
+  for (const std::string& path : Listed(folder, IsPartName)) LockedPart::RemoveLeftover(path);
 }
 
 }  // namespace lm

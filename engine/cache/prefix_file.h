@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/base/digest.h"
 
@@ -61,6 +62,19 @@ absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
 // The file's time tells what is used least: it was used now.
 void TouchPrefixFile(const std::string& path);
 
+// "<32 digits>.prefix"
+std::string PrefixFileName(const Digest& digest);
+// Paths of all prefixes in a folder.
+std::vector<std::string> ListPrefixFiles(const std::string& folder);
+
+// A file as it counts against what a folder may hold.
+struct PrefixFileUse {
+  std::string path;
+  int64_t bytes = 0;
+  absl::Time used;
+  bool is_part = false;  // is being written, and stays
+};
+std::vector<PrefixFileUse> ListPrefixUse(const std::string& folder);
 // Removes what writers that are no more have left in a folder.
 void RemoveLeftovers(const std::string& folder);
 

@@ -1,6 +1,5 @@
 #include "engine/cache/prefix_store.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,14 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
-#include "engine/base/list_folder.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/sha256.h"
 
 namespace lm {
 namespace {
-
-constexpr char kExtension[] = ".prefix";
 
 int64_t CommonTokens(absl::Span<const int32_t> a, absl::Span<const int32_t> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
@@ -63,11 +59,10 @@ PrefixKey PrefixStore::KeyOf(absl::string_view salt, absl::string_view adapters)
 std::string PrefixStore::PathOf(const PrefixDescription& description) const {
   const absl::string_view tokens(reinterpret_cast<const char*>(description.tokens.data()),
                                  description.tokens.size() * sizeof(int32_t));
-  const std::string name =
+  const Digest digest =
       DigestOf(absl::StrCat(description.model, "\n", description.owner, "\n", description.adapters,
-                            "\n", description.begin, "\n", tokens))
-          .Hex();
-  return (std::filesystem::path(options_.folder) / absl::StrCat(name, kExtension)).string();
+                            "\n", description.begin, "\n", tokens));
+  return (std::filesystem::path(options_.folder) / PrefixFileName(digest)).string();
 }
 
 void PrefixStore::Note(const absl::Status& status) { trouble_ = std::string(status.message()); }
@@ -130,7 +125,7 @@ void PrefixStore::Look() {
   HashSet<std::string> there;
   std::vector<std::unique_ptr<Entry>> found;
   std::vector<std::pair<std::string, absl::Status>> refused;  // OK: another model's
-  for (const std::string& path : FilesThere()) {
+  for (const std::string& path : ListPrefixFiles(options_.folder)) {
     there.insert(path);
     if (known.contains(path)) continue;
     absl::StatusOr<PrefixHead> head = ReadPrefixHead(path);
@@ -409,30 +404,15 @@ bool PrefixStore::Flush(absl::Duration timeout) {
 }
 
 // Removes what was used longest ago, until the folder holds what it may.
-std::vector<std::string> PrefixStore::FilesThere() const {
-  auto files = ListFolder(options_.folder).value_or(std::vector<std::string>());
-  std::erase_if(files, [](const std::string& path) { return !absl::EndsWith(path, kExtension); });
-  return files;
-}
-
 void PrefixStore::MakeRoom() {
-  struct File {
-    absl::Time used;
-    std::string path;
-    int64_t bytes;
-  };
-  std::vector<File> files;
-  int64_t bytes = 0;
-  for (std::string& path : FilesThere()) {
-    struct stat info;
-    if (stat(path.c_str(), &info) != 0) continue;
-    files.push_back({absl::TimeFromTimespec(info.st_mtim), std::move(path), info.st_size});
-    bytes += info.st_size;
-  }
+  RemoveLeftovers(options_.folder);
+  std::vector<PrefixFileUse> files = ListPrefixUse(options_.folder);
   std::sort(files.begin(), files.end(),
-            [](const File& a, const File& b) { return a.used < b.used; });
+            [](const PrefixFileUse& a, const PrefixFileUse& b) { return a.used < b.used; });
+  int64_t bytes = 0;
+  for (const PrefixFileUse& file : files) bytes += file.bytes;
   for (size_t i = 0; i < files.size() && bytes > options_.max_bytes; ++i) {
-    if (unlink(files[i].path.c_str()) == 0) bytes -= files[i].bytes;
+    if (!files[i].is_part && unlink(files[i].path.c_str()) == 0) bytes -= files[i].bytes;
   }
 }
 

@@ -183,7 +183,6 @@ class PrefixStore {
   void AddParts(absl::Span<const Link> chain, StoredPrefix* stored) const;
   std::vector<absl::Span<const char>> Cut(const Job& job) const;
   void Run();
-  std::vector<std::string> FilesThere() const;  // paths of all prefixes in the folder
   void MakeRoom();
 
   const PrefixStoreOptions options_;

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/locked_part.h"
 #include "engine/base/random.h"
 #include "tests/engine/base/file_size_limit.h"
 
@@ -415,6 +416,51 @@ TEST_F(PrefixStoreTest, AFolderThatCannotBeMadeSaysSo) {
   EXPECT_EQ(Given(*store, Join(Count(96), {1})), 0);
   EXPECT_THAT(store->state(), HasSubstr(folder_));
   std::filesystem::remove(folder_);
+}
+
+// As in a container that is begun anew, whose processes have the numbers of those before.
+TEST_F(PrefixStoreTest, AWriterOfAKilledOnesNumberWrites) {
+  ASSERT_TRUE(Store(*Open(), Count(96)));
+  const std::string path = Files()[0];
+  std::filesystem::remove(path);
+  for (int i = 0; i < 1000; ++i) {
+    std::ofstream(absl::StrCat(path, ".", getpid(), ".", i, ".part")) << "half of";
+  }
+  auto store = Open();
+  EXPECT_THAT(Files(), testing::IsEmpty());
+  EXPECT_TRUE(Store(*store, Count(96)));
+  EXPECT_EQ(Given(*store, Join(Count(96), {1})), 96);
+  EXPECT_EQ(store->state(), "1 prefix");
+}
+
+// Whatever the number of the writer: it may be one of another namespace.
+TEST_F(PrefixStoreTest, WhatIsBeingWrittenStaysAndCounts) {
+  auto store = Open("m", 8 * kBlockBytes);
+  ASSERT_TRUE(Store(*store, Count(96)));
+  const std::string name(32, 'a');
+  for (const char* number : {"0123456789abcdef", "999999999.0"}) {
+    const std::string part = absl::StrCat(folder_, "/", name, ".prefix.", number, ".part");
+    const auto writer = LockedPart::Create(part).value();
+    Open();
+    EXPECT_TRUE(std::filesystem::exists(part));
+    ASSERT_TRUE(writer->Append(std::string(7 * kBlockBytes, 'x')).ok());
+    EXPECT_TRUE(Store(*store, Count(96, 1000)));
+    EXPECT_THAT(Files(), testing::ElementsAre(part));  // nothing else has room
+    absl::SleepFor(absl::Milliseconds(250));           // until it looks again
+    store->Look();
+  }
+  EXPECT_TRUE(Store(*store, Count(96)));
+  EXPECT_EQ(Files().size(), 1u);
+}
+
+TEST_F(PrefixStoreTest, WhatAKilledWriterLeavesIsRemovedByThoseWhoWrite) {
+  auto store = Open("m", 8 * kBlockBytes);
+  const std::string name(32, 'a');
+  std::ofstream(absl::StrCat(folder_, "/", name, ".prefix.0123456789abcdef.part"))
+      << std::string(9 * kBlockBytes, 'x');
+  EXPECT_TRUE(Store(*store, Count(96)));
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_EQ(Given(*store, Join(Count(96), {1})), 96);
 }
 
 // By hand: LM_STORE_KILLS=100.
