@@ -33,6 +33,7 @@ namespace lm {
 namespace {
 
 constexpr char kMagic[16] = "sqlite-lm kv 2\n";
+constexpr absl::string_view kMagicOfAllVersions = "sqlite-lm kv ";
 constexpr char kExtension[] = ".prefix";
 constexpr size_t kNameDigits = 32, kPartDigits = 16;
 constexpr uint64_t kMostDescription = 64 << 20;
@@ -64,6 +65,10 @@ bool IsHex(absl::string_view text, size_t size) {
   return text.size() == size && std::all_of(text.begin(), text.end(), [](char c) {
            return absl::ascii_isdigit(c) || ('a' <= c && c <= 'f');
          });
+}
+
+bool IsPrefixName(absl::string_view name) {
+  return absl::ConsumeSuffix(&name, kExtension) && IsHex(name, kNameDigits);
 }
 
 // "<32 digits>.prefix.<16 digits>.part". Earlier versions put the number of a process there, and
@@ -174,10 +179,24 @@ std::optional<PrefixHead> HeadIn(absl::string_view text, uint64_t data_begin) {
   return head;
 }
 
+bool BeginsLikeOne(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  const absl::Cleanup closed = [fd] { close(fd); };
+  char begin[kMagicOfAllVersions.size()];
+  return pread(fd, begin, sizeof(begin), 0) == ssize_t{sizeof(begin)} &&
+         absl::string_view(begin, sizeof(begin)) == kMagicOfAllVersions;
+}
+
 absl::StatusOr<PrefixHead> ReadHead(int fd, const std::string& path, uint64_t bytes) {
-  FixedHead fixed;
+  FixedHead fixed = {};
+  const absl::Span<char> begin(reinterpret_cast<char*>(&fixed), sizeof(fixed));
+  RETURN_IF_ERROR(ReadFully(fd, path, 0, begin.subspan(0, std::min(bytes, sizeof(fixed)))));
+  if (!absl::StartsWith(View(begin), kMagicOfAllVersions)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", path, "' does not begin like a stored prefix, and is left alone"));
+  }
   if (bytes < sizeof(fixed)) return Damaged(path, "is cut");
-  RETURN_IF_ERROR(ReadFully(fd, path, 0, {reinterpret_cast<char*>(&fixed), sizeof(fixed)}));
   if (std::memcmp(fixed.magic, kMagic, sizeof(kMagic)) != 0) {
     return Damaged(path, "does not begin like one");
   }
@@ -254,17 +273,19 @@ void TouchPrefixFile(const std::string& path) {
 std::string PrefixFileName(const Digest& digest) { return digest.Hex() + kExtension; }
 
 std::vector<std::string> ListPrefixFiles(const std::string& folder) {
-  return Listed(folder, [](absl::string_view name) { return absl::EndsWith(name, kExtension); });
+  return Listed(folder, IsPrefixName);
 }
 
 std::vector<PrefixFileUse> ListPrefixUse(const std::string& folder) {
   std::vector<PrefixFileUse> use;
   const auto add = [&use](std::string path, bool is_part) {
     struct stat info;
-    if (stat(path.c_str(), &info) != 0) return;
+    if (lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
     use.push_back({std::move(path), info.st_size, absl::TimeFromTimespec(info.st_mtim), is_part});
   };
-  for (std::string& path : ListPrefixFiles(folder)) add(std::move(path), false);
+  for (std::string& path : ListPrefixFiles(folder)) {
+    if (BeginsLikeOne(path)) add(std::move(path), false);
+  }
   for (std::string& path : Listed(folder, IsPartName)) add(std::move(path), true);
   return use;
 }

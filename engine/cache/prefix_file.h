@@ -52,8 +52,9 @@ struct PrefixHead {
 absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& description,
                              absl::Span<const absl::Span<const char>> pieces);
 
-// FailedPrecondition for a file that is another user's or no plain file; DataLoss where it is
-// damaged or cut; both name it and say how. Cancelled where the statement was interrupted.
+// FailedPrecondition for a file that is another user's, no plain file or no stored prefix by its
+// first bytes; DataLoss where it is one that is damaged or cut, and may be removed; both name it
+// and say how. Cancelled where the statement was interrupted.
 absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path);
 // One of the file's pieces, as its head was: the bytes in `out` are those, or there is an error as
 // above. REQUIRES: out.size() == piece.bytes.
@@ -64,7 +65,7 @@ void TouchPrefixFile(const std::string& path);
 
 // "<32 digits>.prefix"
 std::string PrefixFileName(const Digest& digest);
-// Paths of all prefixes in a folder.
+// Paths of all in a folder that has such a name: whatever has another is somebody else's.
 std::vector<std::string> ListPrefixFiles(const std::string& folder);
 
 // A file as it counts against what a folder may hold.
@@ -74,6 +75,7 @@ struct PrefixFileUse {
   absl::Time used;
   bool is_part = false;  // is being written, and stays
 };
+// Those that begin like a stored prefix, and parts.
 std::vector<PrefixFileUse> ListPrefixUse(const std::string& folder);
 // Removes what writers that are no more have left in a folder.
 void RemoveLeftovers(const std::string& folder);

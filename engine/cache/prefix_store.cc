@@ -262,7 +262,7 @@ void PrefixStore::Refuse(const std::shared_ptr<const StoredFile>& file, const ab
     if (head.ok() && Fits(*head) && head->pieces != file->head.pieces) {
       other =
           std::make_shared<StoredFile>(StoredFile{.path = file->path, .head = *std::move(head)});
-    } else {
+    } else if (head.ok() || absl::IsDataLoss(head.status())) {
       unlink(file->path.c_str());
     }
   }

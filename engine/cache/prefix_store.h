@@ -12,7 +12,8 @@
 // Each file (prefix_file.h) goes on from where others end, so that a prefix is made of several.
 // What one salt has stored is invisible to others; what belongs to a connection's own database in
 // memory is not stored at all. The folder may be used by several processes, and any of them may be
-// killed at any time. It holds `max_bytes`: what was used longest ago goes.
+// killed at any time. It holds `max_bytes`: what was used longest ago goes. What is there under
+// names that are none of these files', or does not begin like one, is left alone.
 //
 // Of a model with windows or states a prefix ends where a file does: only there are the blocks of
 // its windows, and its state.

@@ -148,7 +148,7 @@ TEST_F(FilesPowerLossTest, AStoredPrefixIsThereWholeOnceItIsWritten) {
       if (changes < written[i]) continue;
       EXPECT_EQ(given, static_cast<int64_t>(prefixes[i].size()));
     }
-    EXPECT_THAT(store->state(), Not(HasSubstr("the stored prefix")));  // is damaged
+    EXPECT_THAT(store->state(), Not(HasSubstr("stored prefix")));  // is damaged
     for (const auto& prefix : prefixes) Store(store.get(), prefix);
     for (const auto& prefix : prefixes) {
       EXPECT_EQ(Given(store.get(), prefix), static_cast<int64_t>(prefix.size()));
