@@ -77,7 +77,8 @@ std::shared_ptr<MemoFile> MemoFile::Of(const std::string& path) {
   AllFiles& files = Files();
   absl::MutexLock lock(&files.mutex);
   if (auto known = files.by_path.find(path); known != files.by_path.end()) {
-    if (std::shared_ptr<MemoFile> file = known->second.lock()) return file;
+    std::shared_ptr<MemoFile> file = known->second.lock();
+    if (file != nullptr && !file->LeaveToParent()) return file;
   }
   std::erase_if(files.by_path, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<MemoFile> file(new MemoFile(path));
@@ -87,8 +88,21 @@ std::shared_ptr<MemoFile> MemoFile::Of(const std::string& path) {
 
 MemoFile::MemoFile(std::string path) : path_(std::move(path)), owner_("memo:" + path_) {}
 
+bool MemoFile::LeaveToParent() noexcept {
+  if (!fork_guard_.forked() || !mutex_.TryLock()) return false;
+  // Neither writes the parent's log into the file nor deletes it.
+  if (db_ != nullptr) {
+    sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
+  Close();
+  mutex_.Unlock();
+  return true;
+}
+
 MemoFile::~MemoFile() {
-  if (fork_guard_.forked()) {  // the parent's connection, and its locks
+  if (fork_guard_.forked()) {
+    if (LeaveToParent()) return;
+    // Somebody was using it when the process was forked: it may be half written.
     for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_unused_, &touch_}) {
       new Statement(std::move(*statement));
     }

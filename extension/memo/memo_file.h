@@ -59,7 +59,8 @@ class MemoFile : public MemoStore {
   static constexpr int64_t kMostPendingBytes = 64 << 20;
 
   // The object for a path, which is absolute and without symbolic links. It opens the file when it
-  // is first needed.
+  // is first needed. A forked child gets one of its own, unless another thread of its parent was
+  // using the file when it forked.
   static std::shared_ptr<MemoFile> Of(const std::string& path);
   ~MemoFile() override;
 
@@ -93,6 +94,11 @@ class MemoFile : public MemoStore {
 
   explicit MemoFile(std::string path);
 
+  // In a forked child: closes its copy of the parent's connection. As long as it is open, SQLite
+  // takes the parent's locks for this process's, and another connection here would have none when
+  // the parent closes the file and deletes the log. False in the parent, and where the copy cannot
+  // be closed.
+  bool LeaveToParent() noexcept;
   absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSchema() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -3,6 +3,8 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -77,22 +79,54 @@ class ForkTest(unittest.TestCase):
             self.assertEqual(self.in_child(lambda: str(connection.close())), "None")
         self.assertEqual(harness.value(connection, "SELECT typeof(generate('c', NULL, '{\"max_tokens\":1}'))"), "text")
 
+    def in_a_process_without_models(self, script, *args):
+        """What a script prints in a fresh process; this one has run models by now."""
+        head = "import os, sys; sys.path.insert(0, sys.argv[1]); import harness\n"
+        done = subprocess.run([sys.executable, "-c", head + script, os.path.dirname(os.path.abspath(__file__)), *args],
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        return done.stdout
+
     def test_a_child_of_a_process_without_models_is_like_any_other(self):
-        # This process has run models by now, so it takes a fresh one to see.
-        import subprocess
-        import sys
-        script = (
-            "import os, sys; sys.path.insert(0, sys.argv[1]); import harness\n"
+        self.assertEqual(self.in_a_process_without_models(
             "c = harness.connect()\n"
             "pid = os.fork()\n"
             "if pid == 0:\n"
             "    d = harness.connect()\n"
             "    print(harness.value(d, \"SELECT typeof(generate('a', NULL, '{\\\"max_tokens\\\":1}'))\"), flush=True)\n"
             "    d.close(); os._exit(0)\n"
-            "sys.exit(os.waitpid(pid, 0)[1])\n")
-        done = subprocess.run([sys.executable, "-c", script, os.path.dirname(os.path.abspath(__file__))],
-                              capture_output=True, text=True, timeout=20)
-        self.assertEqual((done.stdout, done.stderr, done.returncode), ("text\n", "", 0))
+            "sys.exit(os.waitpid(pid, 0)[1])\n"), "text\n")
+
+    def test_a_child_has_the_memo_of_a_process_without_models(self):
+        """And keeps its log when the parent, the last one as far as SQLite can tell, lets the file go."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/memo.db"
+            for closed_first in ("parent", "inherited"):
+                self.assertEqual(self.in_a_process_without_models(
+                    "path, closed_first = sys.argv[2:]\n"
+                    "def connect():\n"
+                    "    connection = harness.connect()\n"
+                    "    connection.execute(\"INSERT INTO temp.lm_settings VALUES ('memo', ?)\", (path,))\n"
+                    "    return connection\n"
+                    "c = connect()\n"
+                    "c.execute('SELECT * FROM lm_memo').fetchall()\n"
+                    "child_reads, parent_writes = os.pipe()\n"
+                    "parent_reads, child_writes = os.pipe()\n"
+                    "pid = os.fork()\n"
+                    "if pid == 0:\n"
+                    "    if closed_first == 'inherited': c.close()\n"
+                    "    d = connect()\n"
+                    "    ask = lambda prompt: harness.value(d, \"SELECT generate(?, NULL, '{\\\"max_tokens\\\":1}')\", prompt)\n"
+                    "    ask(closed_first)\n"
+                    "    os.write(child_writes, b'.'); os.read(child_reads, 1)\n"
+                    "    for i in range(5): ask(f'{closed_first} {i}')\n"
+                    "    os._exit(0)\n"
+                    "os.read(parent_reads, 1); c.close(); os.write(parent_writes, b'.')\n"
+                    "sys.exit(os.waitpid(pid, 0)[1])\n", path, closed_first), "")
+            file = sqlite3.connect(path)
+            self.assertEqual(harness.value(file, "PRAGMA integrity_check"), "ok")
+            self.assertEqual(harness.value(file, "SELECT count(*) FROM generations"), 12)
+            file.close()
 
 
 if __name__ == "__main__":
