@@ -1,6 +1,7 @@
 // sqlite3_lm_init: registers everything, and nothing else. Called once for each connection that
 // loads the extension, in any number, from any thread.
 #include "engine/base/out_of_memory.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/connection/connection.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/functions/functions.h"
@@ -101,6 +102,7 @@ int Initialize(sqlite3* db, char** message) noexcept {
   }
   int code = SQLITE_ERROR;
   absl::Status status = Guarded([&] {
+    NoteStart();
     code = IsRegistered(db) ? SQLITE_OK : RegisterAll(db);
     return absl::OkStatus();
   });

@@ -18,6 +18,7 @@
 #include "engine/model/adapter_file.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/host/aside.h"
 #include "extension/host/ask_authorizer.h"
 #include "extension/host/interrupt.h"
@@ -136,10 +137,9 @@ absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
                                                    path.substr(0, path.find('\0')),
                                                    "' (NULL keeps answers in memory)"));
   }
+  ASSIGN_OR_RETURN(const std::string absolute, AbsolutePath("memo", path));
   std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  std::filesystem::path real;
-  if (!error) real = std::filesystem::weakly_canonical(absolute, error);
+  const std::filesystem::path real = std::filesystem::weakly_canonical(absolute, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat("memo: ", error.message()));
   ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(db_, "PRAGMA database_list"));
   for (;;) {

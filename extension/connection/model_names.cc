@@ -16,6 +16,7 @@
 #include "engine/model/adapter_file.h"
 #include "engine/model/device_plan.h"
 #include "engine/remote/hub_reference.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/connection/own_options.h"
 
 namespace lm {
@@ -39,8 +40,14 @@ std::filesystem::path OwnFolder() {
   return own.parent_path();
 }
 
+// On a server or the hub.
+bool IsElsewhere(absl::string_view reference) {
+  return IsRemotePath(reference) || IsHubReference(reference);
+}
+
 bool LooksLikePath(absl::string_view reference) {
-  return absl::StrContains(reference, '/') || absl::EndsWithIgnoreCase(reference, ".gguf");
+  return !IsElsewhere(reference) &&
+         (absl::StrContains(reference, '/') || absl::EndsWithIgnoreCase(reference, ".gguf"));
 }
 
 // The options of a model of this machine: how it is loaded, and what its tokens are to cost.
@@ -49,7 +56,10 @@ absl::Status ReadLocalOptions(const std::string& json, ModelOptions* options, Pr
   ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"price_in", "price_out"}));
   ASSIGN_OR_RETURN(prices->in, own.Amount("price_in"));
   ASSIGN_OR_RETURN(prices->out, own.Amount("price_out"));
-  return ParseModelOptions(own.rest().value_or(""), options);
+  RETURN_IF_ERROR(ParseModelOptions(own.rest().value_or(""), options));
+  options->pack_cache = PathFromStart(options->pack_cache);
+  options->prefix_store = PathFromStart(options->prefix_store);
+  return absl::OkStatus();
 }
 
 absl::Status CheckFile(NamedModel* model) {
@@ -57,9 +67,7 @@ absl::Status CheckFile(NamedModel* model) {
   Prices prices;
   RETURN_IF_ERROR(ReadLocalOptions(model->options, &checked, &prices));
   RETURN_IF_ERROR(CheckDevices(checked.device));
-  std::error_code error;
-  model->path = std::filesystem::absolute(model->path, error).string();
-  if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
+  ASSIGN_OR_RETURN(model->path, AbsolutePath("path", model->path));
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(model->path));
   if (!checked.draft.empty()) {
     RETURN_IF_ERROR(OpenModelFile(DraftPath(model->path, checked)).status());
@@ -82,7 +90,9 @@ absl::Status CheckRemote(const NamedModel& model) {
 
 absl::StatusOr<std::string> FindDefaultModel() {
   const char* variable = std::getenv("LM_MODEL");
-  if (variable != nullptr && *variable != '\0') return std::string(variable);
+  if (variable != nullptr && *variable != '\0') {
+    return IsElsewhere(variable) ? variable : PathFromStart(variable);
+  }
   static const auto& folder = *new std::filesystem::path(OwnFolder());  // never destroyed
   for (const std::filesystem::path& candidate :
        {folder / kShippedModel, folder / "models" / kShippedModel}) {
@@ -131,6 +141,10 @@ const NamedModel* ModelNames::Find(int64_t rowid) const {
   return found != models_.end() ? &*found : nullptr;
 }
 
+bool ModelNames::IsPath(absl::string_view reference) const {
+  return Find(reference) == nullptr && LooksLikePath(reference);
+}
+
 int64_t ModelNames::NextRowid() const { return models_.empty() ? 1 : models_.back().rowid + 1; }
 
 absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
@@ -151,12 +165,12 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
     ASSIGN_OR_RETURN(source.path, FindDefaultModel());
     return source;
   }
-  if (IsRemotePath(name) || IsHubReference(name)) {
+  if (IsElsewhere(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", name, "': an address needs a name: INSERT INTO temp.lm_models(name, path)"));
   }
-  if (LooksLikePath(name)) {
-    source.path = name;
+  if (IsPath(name)) {
+    source.path = PathFromStart(name);
     return source;
   }
   std::string known = absl::StrJoin(models_, ", ", [](std::string* out, const NamedModel& model) {

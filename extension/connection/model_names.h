@@ -41,9 +41,9 @@ struct ModelSource {
 };
 
 // The model of those who name none, where neither lm_models nor the settings say otherwise:
-// $LM_MODEL, else debian-notes.gguf in the folder of this library (of the program, where it is
-// linked statically) or in that folder's models/. FailedPrecondition, with the ways to name a
-// model, where there is none.
+// $LM_MODEL (PathFromStart), else debian-notes.gguf in the folder of this library (of the program,
+// where it is linked statically) or in that folder's models/. FailedPrecondition, with the ways to
+// name a model, where there is none.
 absl::StatusOr<std::string> FindDefaultModel();
 
 // A value type: transactions keep copies of it.
@@ -60,9 +60,13 @@ class ModelNames {
   const std::vector<NamedModel>& models() const { return models_; }
   int64_t NextRowid() const;
 
-  // The model called `reference`: a name, else a path (with a '/' in it, or ending in .gguf), else
-  // an error that lists the names. Empty: the default one. An address must have a name: what a
-  // statement says beside its data does not reach the network.
+  // Whether `reference` is the path of a file: it has a '/' in it, or ends in .gguf, and is no name
+  // of ours.
+  bool IsPath(absl::string_view reference) const;
+
+  // The model called `reference`: a name, else a path (PathFromStart), else an error that lists the
+  // names. Empty: the default one. An address must have a name: what a statement says beside its
+  // data does not reach the network.
   absl::StatusOr<ModelSource> Resolve(absl::string_view reference, const Settings& settings) const;
 
  private:

@@ -15,6 +15,7 @@
 #include "engine/model/cache_spec.h"
 #include "engine/model/device_plan.h"
 #include "engine/runtime/generation_options.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/connection/own_options.h"
 #include "extension/memo/memo_file.h"
 
@@ -46,6 +47,14 @@ absl::Status SetText(absl::string_view key, const Cell& value, std::optional<std
         absl::StrCat(key, " must be a text that is not empty, got ", Shown(value)));
   }
   *out = *text;
+  return absl::OkStatus();
+}
+
+// The path of a folder; kept as an absolute one.
+absl::Status SetFolder(absl::string_view key, const Cell& value, std::optional<std::string>* out) {
+  std::optional<std::string> path;
+  RETURN_IF_ERROR(SetText(key, value, &path));
+  ASSIGN_OR_RETURN(*out, AbsolutePath(key, *path));
   return absl::OkStatus();
 }
 
@@ -134,8 +143,12 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
     kv_type = std::move(name);
     return absl::OkStatus();
   }
-  if (key == "pack_cache") return set_text(&pack_cache);
-  if (key == "prefix_store") return set_text(&prefix_store);
+  if (key == "pack_cache" || key == "prefix_store") {
+    std::optional<std::string>* const folder = key == "pack_cache" ? &pack_cache : &prefix_store;
+    if (!unset) return SetFolder(key, value, folder);
+    folder->reset();
+    return absl::OkStatus();
+  }
   if (key == "prefix_store_bytes") {
     return set_count(std::numeric_limits<int64_t>::max(), &prefix_store_bytes);
   }
@@ -199,7 +212,7 @@ std::string Settings::OptionsJson() const {
 
 ModelOptions Settings::LoadingOptions() const {
   ModelOptions options;
-  if (const char* folder = std::getenv("LM_PACK_CACHE")) options.pack_cache = folder;
+  if (const char* folder = std::getenv("LM_PACK_CACHE")) options.pack_cache = PathFromStart(folder);
   if (device.has_value()) options.device = *device;
   if (pack_cache.has_value()) options.pack_cache = *pack_cache;
   if (prefix_store.has_value()) options.prefix_store = *prefix_store;

@@ -17,10 +17,8 @@
 // loaded, one after the other; importance, an array of other texts: the source is run over them,
 // and what they multiply much is made more exact than what they do not (an "importance matrix").
 #include <atomic>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +28,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/convert/convert_model.h"
 #include "engine/convert/text_runs.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
@@ -44,10 +43,7 @@ absl::StatusOr<std::string> Path(Call& call, int i, absl::string_view what) {
   if (!text.has_value() || text->empty() || text->find('\0') != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(what, " must be the path of a file"));
   }
-  std::error_code error;
-  const std::string path = std::filesystem::absolute(*text, error).string();
-  if (error) return absl::InvalidArgumentError(absl::StrCat(what, ": ", error.message()));
-  return path;
+  return AbsolutePath(what, *text);
 }
 
 // The array of texts of that name; empty where there is none.

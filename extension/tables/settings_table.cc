@@ -56,12 +56,15 @@
 // names takes these two. threads, device, kv_bytes, kv_type, pack_cache and prefix_store act on models loaded
 // from then on: the next call loads the model anew, with an empty prefix cache, and lm_stats,
 // lm_requests and lm_cache count from zero, unless another connection still runs it as it was. What
-// is remembered (lm_memo) stays. Changes follow transactions.
+// is remembered (lm_memo) stays. Changes follow transactions. A relative path is made absolute when it
+// is set; $LM_PACK_CACHE and $LM_MODEL are seen from the working directory in which the process loaded
+// the extension.
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 
@@ -124,6 +127,9 @@ class SettingsTable : public WritableTable {
   absl::Status Set(absl::string_view key, const Cell& value) {
     Settings settings = connection().settings();
     RETURN_IF_ERROR(settings.Set(key, value));
+    if (key == "model" && connection().names().IsPath(settings.model.value_or(""))) {
+      ASSIGN_OR_RETURN(settings.model, AbsolutePath(key, *settings.model));
+    }
     if (key == "memo" && settings.memo.has_value()) {
       ASSIGN_OR_RETURN(settings.memo, connection().CheckMemo(*settings.memo));
     }

@@ -161,6 +161,49 @@ class LoadTest(unittest.TestCase):
             connection.close()
 
 
+class WorkingDirectoryTest(unittest.TestCase):
+    """A process that goes elsewhere, as a daemon does, takes no other models and folders."""
+    SCRIPT = """if True:
+        import json, os, sys
+        sys.path.insert(0, sys.argv[1])
+        import harness
+        def ask(connection, **options):
+            harness.value(connection, "SELECT generate('x', NULL, ?)", json.dumps({"max_tokens": 1, "cache": False} | options))
+        c, named = connections = [harness.connect(f"{os.getcwd()}/{name}.db") for name in ("c", "named")]
+        for connection in connections:
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('prefix_store', 'prefixes')")
+        named.execute("INSERT INTO temp.lm_settings VALUES ('model', 'm.gguf'), ('pack_cache', 'own packs')")
+        named.execute("INSERT INTO temp.lm_models(name, path, options) VALUES ('n', 'm.gguf', ?)",
+                      (json.dumps({"pack_cache": "packs of n", "threads": 1}),))
+        ask(c)
+        os.chdir(sys.argv[2])
+        connections.append(harness.connect())
+        for connection in connections:
+            ask(connection)
+            ask(connection, model="./m.gguf")
+            connection.execute("SELECT lm_prefill(NULL, replace(printf('%.*c', 12, 'x'), 'x', 'some words of a long system prompt '))")
+            for (path,) in connection.execute("SELECT DISTINCT path FROM lm_stats").fetchall(): print(os.path.realpath(path))
+        ask(named, model="n")
+        print(harness.value(named, "SELECT group_concat(value) FROM temp.lm_settings WHERE source = 'lm_settings'"))
+    """
+
+    def test_paths_lead_where_they_led(self):
+        with tempfile.TemporaryDirectory() as folder:
+            here, elsewhere = (pathlib.Path(folder).resolve() / name for name in ("here", "elsewhere"))
+            for place, model in (here, "llama-q8_0"), (elsewhere, "llama-spm-untied-f32"):
+                place.mkdir()
+                shutil.copy(harness.MODELS / f"{model}.gguf", place / "m.gguf")
+            done = subprocess.run([sys.executable, "-c", self.SCRIPT, str(pathlib.Path(__file__).resolve().parent), str(elsewhere)],
+                                  cwd=here, env=os.environ | {"LM_MODEL": "m.gguf", "LM_PACK_CACHE": "packs", "LM0": os.path.abspath(harness.LM0)},
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            *paths, settings = done.stdout.splitlines()
+            self.assertEqual(set(paths), {f"{here}/m.gguf"})
+            self.assertEqual(settings, f"{here}/m.gguf,{here}/own packs,{here}/prefixes")
+            self.assertEqual([path.name for path in elsewhere.iterdir()], ["m.gguf"])
+            self.assertLessEqual({"packs", "own packs", "packs of n", "prefixes"}, {path.name for path in here.iterdir()})
+
+
 class SaltTest(unittest.TestCase):
     SYSTEM = "You are given a note. Say in one word what it is about. Do not explain. Do not repeat the note. " * 3
     CACHED = "SELECT tokens_cached FROM lm_each('[\"x\"]', ?, '{\"max_tokens\":1}')"

@@ -1,0 +1,35 @@
+#include "extension/connection/absolute_path.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+namespace {
+
+// Empty where there is none: what is relative then stays so.
+const std::filesystem::path& Start() {
+  static const auto& start = *new std::filesystem::path([] {
+    std::error_code error;
+    return std::filesystem::current_path(error);
+  }());
+  return start;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AbsolutePath(absl::string_view what, const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat(what, ": ", error.message()));
+  return absolute.string();
+}
+
+std::string PathFromStart(const std::string& path) {
+  return path.empty() ? path : (Start() / path).string();
+}
+
+void NoteStart() { Start(); }
+
+}  // namespace lm

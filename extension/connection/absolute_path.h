@@ -1,0 +1,25 @@
+// Paths that go on leading where they led when they were given, wherever the process goes later.
+#ifndef LM_EXTENSION_CONNECTION_ABSOLUTE_PATH_H_
+#define LM_EXTENSION_CONNECTION_ABSOLUTE_PATH_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace lm {
+
+// `path` from the working directory, for what is said now and kept. InvalidArgument, which names
+// `what` it is the path of, where there is no such directory any more.
+absl::StatusOr<std::string> AbsolutePath(absl::string_view what, const std::string& path);
+
+// `path` from the working directory in which the process loaded the extension, for what is read
+// again at each use: an environment variable, a path in the options of a call. Empty stays empty.
+std::string PathFromStart(const std::string& path);
+
+// Takes note of that directory. The first call in a process counts.
+void NoteStart();
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_ABSOLUTE_PATH_H_
