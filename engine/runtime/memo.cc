@@ -275,20 +275,35 @@ void Memo::Drop(EntryMap::iterator entry) {
   entries_.erase(entry);
 }
 
-std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner, bool texts) const {
+std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner, MemoRange* range,
+                                         bool texts) const {
   std::vector<MemoEntryInfo> infos;
+  size_t num_seen = 0;
+  int64_t bytes = 0;
   absl::MutexLock lock(&mutex_);
-  for (const auto& [id, key] : by_id_) {
+  for (auto next = by_id_.upper_bound(range->after); next != by_id_.end(); ++next) {
+    const auto& [id, key] = *next;
+    if (id > range->last) break;
+    if (num_seen == MemoPage::kEntries || bytes >= MemoPage::kBytes) return infos;
+    ++num_seen;
+    range->after = id;
     if (key->owner != owner) continue;
     const Entry& entry = entries_.find(*key)->second;
     infos.push_back({id, key->model, key->options,
                      int64_t{entry.answer.tokens_in} + entry.answer.tokens_out, entry.hits,
                      entry.bytes, entry.created, entry.used});
     if (!texts) continue;
+    bytes += entry.bytes;
     infos.back().prompt = key->prompt;
     infos.back().answer = entry.answer.text;
   }
+  range->after = range->last;
   return infos;
+}
+
+int64_t Memo::last_id() const {
+  absl::MutexLock lock(&mutex_);
+  return last_id_;
 }
 
 Memo::Known Memo::Find(const MemoKey& key) const {

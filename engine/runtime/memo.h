@@ -18,6 +18,7 @@
 #define LM_ENGINE_RUNTIME_MEMO_H_
 
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -78,6 +79,20 @@ struct MemoEntryInfo {
   std::string answer = {};
 };
 
+// Entries that are still to be listed: those with ids behind `after`, up to `last`.
+struct MemoRange {
+  int64_t after = 0;
+  int64_t last = std::numeric_limits<int64_t>::max();
+
+  bool done() const { return after >= last; }
+};
+
+// So much of a range is listed at once, in about a millisecond.
+struct MemoPage {
+  static constexpr size_t kEntries = 256;
+  static constexpr int64_t kBytes = 1 << 20;
+};
+
 // Thread-safe.
 class Memo {
  public:
@@ -90,8 +105,12 @@ class Memo {
   // Remembers an answer that came another way; what is known already stays.
   void Add(const MemoKey& key, RememberedAnswer answer, const MemoAccess& access);
 
-  // What is in memory of an owner's.
-  std::vector<MemoEntryInfo> Entries(absl::string_view owner, bool texts = false) const;
+  // What is in memory of an owner's, in the order it came: those among the next MemoPage of
+  // *range, which begins behind them then.
+  std::vector<MemoEntryInfo> Entries(absl::string_view owner, MemoRange* range,
+                                     bool texts = false) const;
+  // The id of what came last.
+  int64_t last_id() const;
   // What is in memory of an answer; an id of 0 where nothing is.
   struct Known {
     int64_t id = 0;    // of Entries

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -13,22 +14,28 @@
 namespace lm {
 namespace {
 
+class OnePage : public RowPages {
+ public:
+  explicit OnePage(std::vector<SnapshotRow> rows) : rows_(std::move(rows)) {}
+
+  absl::StatusOr<std::vector<SnapshotRow>> Next() override { return std::exchange(rows_, {}); }
+
+ private:
+  std::vector<SnapshotRow> rows_;
+};
+
 class SnapshotCursor : public VirtualCursor {
  public:
   explicit SnapshotCursor(SnapshotTable& table) : table_(table) {}
 
   absl::Status Begin(int, const char* used, sqlite3_value**) override {
-    at_ = 0;
     uint64_t columns = ~uint64_t{0};
     if (used != nullptr && !absl::SimpleAtoi(used, &columns)) columns = ~uint64_t{0};
-    ASSIGN_OR_RETURN(rows_, table_.RowsFor(columns));
-    return absl::OkStatus();
+    ASSIGN_OR_RETURN(pages_, table_.Scan(columns));
+    return Turn();
   }
   bool Eof() const override { return at_ >= rows_.size(); }
-  absl::Status Next() override {
-    ++at_;
-    return absl::OkStatus();
-  }
+  absl::Status Next() override { return ++at_ < rows_.size() ? absl::OkStatus() : Turn(); }
   absl::Status Column(int column, sqlite3_context* context) override {
     // Left alone, so that Write can tell that it is not to be changed.
     const bool fixed = column >= table_.num_writable();
@@ -39,8 +46,16 @@ class SnapshotCursor : public VirtualCursor {
   int64_t rowid() const override { return rows_[at_].rowid; }
 
  private:
+  absl::Status Turn() {
+    at_ = 0;
+    rows_.clear();
+    ASSIGN_OR_RETURN(rows_, pages_->Next());
+    return absl::OkStatus();
+  }
+
   SnapshotTable& table_;
-  std::vector<SnapshotRow> rows_;
+  std::unique_ptr<RowPages> pages_;
+  std::vector<SnapshotRow> rows_;  // the page
   size_t at_ = 0;
 };
 
@@ -218,6 +233,11 @@ absl::StatusOr<bool> SnapshotTable::BestIndex(sqlite3_index_info* info) {
   info->needToFreeIdxStr = 1;
   if (info->idxStr == nullptr) return absl::ResourceExhaustedError("out of memory");
   return true;
+}
+
+absl::StatusOr<std::unique_ptr<RowPages>> SnapshotTable::Scan(uint64_t used) {
+  ASSIGN_OR_RETURN(std::vector<SnapshotRow> rows, RowsFor(used));
+  return std::make_unique<OnePage>(std::move(rows));
 }
 
 std::unique_ptr<VirtualCursor> SnapshotTable::Open() {

@@ -1,7 +1,7 @@
-// Virtual tables whose rows are taken all at once when a scan begins: few rows, no constraints. A
-// table says what its rows are; SQLite's side of it is here once. All are DIRECTONLY: what a
-// process does and what its machine is is not for the views and triggers that a file brings along.
-// (Views of the temp schema are its owner's, and may read them.)
+// Virtual tables whose rows are taken all at once when a scan begins, or page by page where they
+// may be many; no constraints. A table says what its rows are; SQLite's side of it is here once.
+// All are DIRECTONLY: what a process does and what its machine is is not for the views and triggers
+// that a file brings along. (Views of the temp schema are its owner's, and may read them.)
 #ifndef LM_EXTENSION_CONNECTION_SNAPSHOT_TABLE_H_
 #define LM_EXTENSION_CONNECTION_SNAPSHOT_TABLE_H_
 
@@ -27,14 +27,26 @@ struct SnapshotRow {
 // What INSERT does about a name that is taken.
 enum class OnConflict { kFail, kIgnore, kReplace };
 
+// The rows of one scan.
+class RowPages {
+ public:
+  virtual ~RowPages() = default;
+  // The next ones; none: there are no more.
+  virtual absl::StatusOr<std::vector<SnapshotRow>> Next() = 0;
+};
+
 class SnapshotTable : public VirtualTable {
  public:
   using VirtualTable::VirtualTable;
 
-  virtual absl::StatusOr<std::vector<SnapshotRow>> Rows() = 0;
+  // A table says in one of three ways what its rows are.
+  virtual absl::StatusOr<std::vector<SnapshotRow>> Rows() { return std::vector<SnapshotRow>(); }
   // The same for a statement that looks only at the columns of `used` (bit i is column i, the last
   // bit every later one too): what takes long and is not asked for may stay NULL.
   virtual absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t /*used*/) { return Rows(); }
+  // Likewise, read as the scan goes on, so that a statement which wants a few gets no more, and one
+  // that is interrupted ends.
+  virtual absl::StatusOr<std::unique_ptr<RowPages>> Scan(uint64_t used);
 
   // So many columns at first can be written. What is given for another is refused by name.
   virtual int num_writable() const { return 0; }

@@ -1,13 +1,13 @@
 #include "extension/memo/memo_file.h"
 
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -22,9 +22,10 @@ constexpr int kVersion = 4;
 #define LM_MEMO_COLUMNS \
   "model, options, prompt, answer, tokens, finish, seal, choices, tokens_in, tokens_out"
 constexpr char kFind[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations WHERE " LM_MEMO_KEY;
-constexpr char kList[] =
-    "SELECT id, " LM_MEMO_COLUMNS ", created, used FROM generations ORDER BY id";
+constexpr char kList[] = "SELECT id, " LM_MEMO_COLUMNS
+                         ", created, used FROM generations WHERE id > ?1 AND id <= ?2 ORDER BY id";
 constexpr int kListCreated = 11, kListUsed = 12;  // columns
+constexpr char kLast[] = "SELECT max(id) FROM generations";
 constexpr char kGet[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations WHERE id = ?1";
 #define LM_MEMO_NOW "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 constexpr char kInsert[] = "INSERT INTO generations(hash, " LM_MEMO_COLUMNS
@@ -69,8 +70,6 @@ bool LeadsTo(const std::string& path, const absl::StatusOr<FileIdentity>& seen) 
   return now.ok() && seen.ok() && now->device == seen->device && now->inode == seen->inode;
 }
 
-int64_t BytesOf(const MemoRow& row) { return row.first.bytes() + row.second.bytes(); }
-
 }  // namespace
 
 std::shared_ptr<MemoFile> MemoFile::Of(const std::string& path) {
@@ -103,9 +102,7 @@ MemoFile::~MemoFile() {
   if (fork_guard_.forked()) {
     if (LeaveToParent()) return;
     // Somebody was using it when the process was forked: it may be half written.
-    for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_unused_, &touch_}) {
-      new Statement(std::move(*statement));
-    }
+    for (Statement* statement : Statements()) new Statement(std::move(*statement));
     db_.release();
     return;
   }
@@ -150,9 +147,7 @@ std::string MemoFile::Trouble() const {
 }
 
 void MemoFile::Close() {
-  for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_unused_, &touch_}) {
-    *statement = Statement();
-  }
+  for (Statement* statement : Statements()) *statement = Statement();
   db_.reset();
   touched_.clear();  // of that file
 }
@@ -213,6 +208,7 @@ absl::Status MemoFile::Prepare() {
   // In WAL mode a commit is an append; at NORMAL, without waiting for the disk.
   RETURN_IF_ERROR(Execute(db, "PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(Execute(db, "PRAGMA synchronous = NORMAL"));
+  ASSIGN_OR_RETURN(list_, Kept(db, kList));
   ASSIGN_OR_RETURN(find_, Kept(db, kFind));
   ASSIGN_OR_RETURN(replace_, Kept(db, kReplace));
   ASSIGN_OR_RETURN(insert_, Kept(db, kInsert));
@@ -390,49 +386,42 @@ absl::Status MemoFile::MakeRoom() {
   }
 }
 
-absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries(bool texts) {
+absl::StatusOr<int64_t> MemoFile::LastId() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   absl::MutexLock lock(&mutex_);
   next_open_ = absl::InfinitePast();
   WritePending();
   next_open_ = absl::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));
-  absl::StatusOr<Statement> list = Statement::Prepare(db_.get(), kList);
-  RETURN_IF_ERROR(Named(list.status()));
-  std::vector<MemoEntryInfo> infos;
-  HashSet<int64_t> in_memory;  // of those in the file
-  for (;;) {
-    absl::StatusOr<bool> row = list->Step();
+  absl::StatusOr<Statement> last = Statement::Prepare(db_.get(), kLast);
+  RETURN_IF_ERROR(Named(last.status()));
+  RETURN_IF_ERROR(Named(last->Step().status()));
+  return last->IsNull(0) ? std::numeric_limits<int64_t>::min() : last->Integer(0);
+}
+
+absl::StatusOr<std::vector<MemoFileRow>> MemoFile::Rows(MemoRange* range) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Named(EnsureOpen()));
+  absl::Cleanup reset = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { list_.Reset(); };
+  list_.Bind(1, range->after).Bind(2, range->last);
+  std::vector<MemoFileRow> rows;
+  int64_t bytes = 0;
+  while (rows.size() < MemoPage::kEntries && bytes < MemoPage::kBytes) {
+    const absl::StatusOr<bool> row = list_.Step();
     RETURN_IF_ERROR(Named(row.status()));
-    if (!*row) break;
-    ASSIGN_OR_RETURN(std::optional<MemoRow> entry, ReadMemoRow(*list));
-    MemoEntryInfo info;
-    info.id = list->Integer(0);
-    if (entry.has_value()) {
-      auto& [key, answer] = *entry;
-      key.owner = owner_;
-      info.model = key.model;
-      info.options = key.options;
-      info.tokens = int64_t{answer.tokens_in} + answer.tokens_out;
-      const Memo::Known known = ProcessMemo().Find(key);
-      info.hits = known.hits;
-      in_memory.insert(known.id);
-      info.bytes = BytesOf(*entry);
-      info.created = absl::FromUnixMillis(list->Integer(kListCreated));
-      info.used = absl::FromUnixMillis(list->Integer(kListUsed));
-      if (texts) {
-        info.prompt = std::move(key.prompt);
-        info.answer = std::move(answer.text);
-      }
+    if (!*row) {
+      range->after = range->last;
+      break;
     }
-    infos.push_back(std::move(info));  // a row that is not ours has nothing but its id
+    ASSIGN_OR_RETURN(std::optional<MemoRow> entry, ReadMemoRow(list_));
+    if (entry.has_value()) bytes += BytesOf(*entry);
+    range->after = list_.Integer(0);
+    rows.push_back({range->after, std::move(entry),
+                    absl::FromUnixMillis(list_.Integer(kListCreated)),
+                    absl::FromUnixMillis(list_.Integer(kListUsed))});
   }
-  for (MemoEntryInfo& info : ProcessMemo().Entries(owner_, texts)) {
-    if (in_memory.contains(info.id)) continue;
-    info.id = -info.id;
-    infos.push_back(std::move(info));
-  }
-  return infos;
+  return rows;
 }
 
 absl::Status MemoFile::Forget(int64_t id) {

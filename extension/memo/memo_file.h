@@ -28,6 +28,7 @@
 #ifndef LM_EXTENSION_MEMO_MEMO_FILE_H_
 #define LM_EXTENSION_MEMO_MEMO_FILE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <list>
@@ -49,6 +50,14 @@
 #include "extension/memo/memo_row.h"
 
 namespace lm {
+
+// A row as it is in the file.
+struct MemoFileRow {
+  int64_t id = 0;
+  std::optional<MemoRow> entry;  // nullopt: it is not ours, or damaged
+  absl::Time created;
+  absl::Time used;
+};
 
 // Thread-safe; one object a file and process.
 class MemoFile : public MemoStore {
@@ -81,10 +90,12 @@ class MemoFile : public MemoStore {
   // What is wrong with the file, in words for a user; empty where nothing is.
   std::string Trouble() const;
 
-  // What is in the file, in the order it came, and then what memory alone still has of it (others
-  // may have deleted it there), with ids below 0; hits are this process's.
-  absl::StatusOr<std::vector<MemoEntryInfo>> Entries(bool texts = false);
-  // Removes one of them, from memory too.
+  // What is in the file, in the order it came: the next MemoPage of *range, which begins behind it
+  // then. (All of a memo, that of memory too, is listed by MemoListing.)
+  absl::StatusOr<std::vector<MemoFileRow>> Rows(MemoRange* range);
+  // The id of its last row, once what waits is written, if it can be.
+  absl::StatusOr<int64_t> LastId();
+  // Removes an entry of a MemoListing, from memory too.
   absl::Status Forget(int64_t id);
 
  private:
@@ -102,6 +113,9 @@ class MemoFile : public MemoStore {
   absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSchema() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::array<Statement*, 7> Statements() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return {&list_, &find_, &replace_, &insert_, &pages_, &drop_unused_, &touch_};
+  }
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseForAWhile(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::optional<RememberedAnswer>> Look(const MemoKey& key)
@@ -131,6 +145,7 @@ class MemoFile : public MemoStore {
   // Of what is open, and of its log and shared memory.
   absl::StatusOr<FileIdentity> identity_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::StatusOr<FileIdentity>> companions_ ABSL_GUARDED_BY(mutex_);
+  Statement list_ ABSL_GUARDED_BY(mutex_);
   Statement find_ ABSL_GUARDED_BY(mutex_);
   Statement replace_ ABSL_GUARDED_BY(mutex_);
   Statement insert_ ABSL_GUARDED_BY(mutex_);

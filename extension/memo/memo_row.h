@@ -10,6 +10,7 @@
 #ifndef LM_EXTENSION_MEMO_MEMO_ROW_H_
 #define LM_EXTENSION_MEMO_MEMO_ROW_H_
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,8 @@
 namespace lm {
 
 using MemoRow = std::pair<MemoKey, RememberedAnswer>;
+
+inline int64_t BytesOf(const MemoRow& row) { return row.first.bytes() + row.second.bytes(); }
 
 inline constexpr char kMemoTable[] =
     "CREATE TABLE generations(id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, model TEXT NOT NULL, "

@@ -25,8 +25,11 @@
 // The file is a cache: while it cannot be read or written (a lock, a full disk), answers are given
 // without it, and lm_stats.hint says why. An answer is in the file before it is given, or else
 // waits for the disk until the connection is closed.
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -36,11 +39,62 @@
 #include "engine/runtime/generator_registry.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/memo/memo_file.h"
+#include "extension/memo/memo_listing.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
 
 namespace lm {
 namespace {
+
+Cell TimeOrNull(absl::Time time) {
+  return time > absl::UnixEpoch() ? Cell(Timestamp(time)) : Cell();
+}
+
+// What is not the template's of a RequestSpec::text: of its JSON array, the strings.
+std::string WordsOf(const std::string& text) {
+  const std::optional<Json> pieces = Json::Parse(text);
+  if (!pieces || !pieces->is_array()) return text;
+  std::string words;
+  for (const Json& piece : pieces->array()) {
+    if (!piece.is_string() || piece.string().empty()) continue;
+    absl::StrAppend(&words, words.empty() ? "" : "\n", piece.string());
+  }
+  return words;
+}
+
+// The name of a running model with that digest, else the digest.
+std::string NameOf(Connection& connection, const std::string& model) {
+  for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+    const ModelInfo& info = generator->info();
+    if (!absl::StartsWith(model, info.digest)) continue;
+    const std::string name = connection.NameOf(*generator);
+    return name.empty() ? info.name : name;
+  }
+  return model;
+}
+
+class MemoPages : public RowPages {
+ public:
+  MemoPages(Connection& connection, std::shared_ptr<MemoFile> file, std::string owner, bool texts)
+      : connection_(connection), listing_(std::move(file), std::move(owner), texts) {}
+
+  absl::StatusOr<std::vector<SnapshotRow>> Next() override {
+    RETURN_IF_ERROR(CheckNotForked());
+    ASSIGN_OR_RETURN(const std::vector<MemoEntryInfo> entries, listing_.NextPage());
+    std::vector<SnapshotRow> rows;
+    for (const MemoEntryInfo& entry : entries) {
+      rows.push_back({entry.id,
+                      {NameOf(connection_, entry.model), WordsOf(entry.prompt), entry.answer,
+                       entry.options, entry.tokens, entry.hits, entry.bytes,
+                       TimeOrNull(entry.created), TimeOrNull(entry.used)}});
+    }
+    return rows;
+  }
+
+ private:
+  Connection& connection_;
+  MemoListing listing_;
+};
 
 class MemoTable : public WritableTable {
  public:
@@ -57,26 +111,12 @@ class MemoTable : public WritableTable {
   // So that what is said of writing is said below.
   int num_writable() const override { return 9; }
 
-  absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
-
-  absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t used) override {
+  absl::StatusOr<std::unique_ptr<RowPages>> Scan(uint64_t used) override {
     RETURN_IF_ERROR(CheckNotForked());
     const bool texts = (used & (uint64_t{1} << kPrompt | uint64_t{1} << kAnswer)) != 0;
-    const std::shared_ptr<MemoFile> file = connection().MemoInUse();
-    std::vector<MemoEntryInfo> entries;
-    if (file != nullptr) {
-      ASSIGN_OR_RETURN(entries, file->Entries(texts));
-    } else {
-      entries = ProcessMemo().Entries(connection().Salt(), texts);
-    }
-    std::vector<SnapshotRow> rows;
-    for (const MemoEntryInfo& entry : entries) {
-      rows.push_back(
-          {entry.id,
-           {NameOf(entry.model), WordsOf(entry.prompt), entry.answer, entry.options, entry.tokens,
-            entry.hits, entry.bytes, TimeOrNull(entry.created), TimeOrNull(entry.used)}});
-    }
-    return rows;
+    MemoAccess access = connection().AccessToMemo();
+    return std::make_unique<MemoPages>(connection(), connection().MemoInUse(),
+                                       std::move(access.owner), texts);
   }
 
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell>, OnConflict) override { return Refused(); }
@@ -95,33 +135,6 @@ class MemoTable : public WritableTable {
  private:
   static absl::Status Refused() {
     return absl::InvalidArgumentError("answers come here by being generated; rows can be deleted");
-  }
-
-  static Cell TimeOrNull(absl::Time time) {
-    return time > absl::UnixEpoch() ? Cell(Timestamp(time)) : Cell();
-  }
-
-  // What is not the template's of a RequestSpec::text: of its JSON array, the strings.
-  static std::string WordsOf(const std::string& text) {
-    const std::optional<Json> pieces = Json::Parse(text);
-    if (!pieces || !pieces->is_array()) return text;
-    std::string words;
-    for (const Json& piece : pieces->array()) {
-      if (!piece.is_string() || piece.string().empty()) continue;
-      absl::StrAppend(&words, words.empty() ? "" : "\n", piece.string());
-    }
-    return words;
-  }
-
-  // The name of a running model with that digest, else the digest.
-  std::string NameOf(const std::string& model) {
-    for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
-      const ModelInfo& info = generator->info();
-      if (!absl::StartsWith(model, info.digest)) continue;
-      const std::string name = connection().NameOf(*generator);
-      return name.empty() ? info.name : name;
-    }
-    return model;
   }
 };
 

@@ -158,6 +158,31 @@ class InterruptTest(unittest.TestCase):
         rows = "WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n) SELECT i, ''go '' || i FROM n"
         self.assert_prompt([self.latency(f"SELECT * FROM lm_explain('{rows}')") for _ in range(3)])
 
+    def large_memo(self):
+        """Makes a memo of many answers that of the connection, for a test."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = f"{folder.name}/memo.db"
+        self.connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (path,))
+        self.addCleanup(self.connection.execute, "DELETE FROM temp.lm_settings WHERE key IN ('memo', 'memo_bytes')")
+        file = sqlite3.connect(path)
+        file.execute("PRAGMA synchronous = OFF")
+        file.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) "
+                     "INSERT INTO generations(hash, model, options, prompt, answer, tokens, finish, seal, choices, tokens_in, tokens_out, used) "
+                     "SELECT i, 'm', '{}', printf('%.*c', 200, 'x'), 'an answer', x'0100', 'stop', 5, x'', 10, 10, i FROM n")
+        file.commit()
+        file.close()
+
+    def test_in_a_large_memo(self):
+        self.large_memo()
+        sql = "SELECT prompt, answer, hits FROM lm_memo ORDER BY created DESC LIMIT 10"
+        self.assert_prompt([self.latency(sql, after=0.02 * (i + 1)) for i in range(5)])
+        began = time.monotonic()
+        harness.value(self.connection, "SELECT count(*) FROM lm_memo")
+        all_of_it, began = time.monotonic() - began, time.monotonic()
+        self.assertEqual(len(self.connection.execute("SELECT prompt, hits FROM lm_memo LIMIT 10").fetchall()), 10)
+        self.assertLess(time.monotonic() - began, all_of_it / 4)
+
     def test_in_the_tables_that_ask_the_engine(self):
         # Another connection keeps the engine in a long step.
         other = harness.connect()

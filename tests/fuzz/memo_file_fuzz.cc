@@ -15,6 +15,7 @@
 #include "tests/extension/sql_connection.h"
 
 #include "extension/memo/memo_file.h"
+#include "extension/memo/memo_listing.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/showable.h"
@@ -70,15 +71,19 @@ bool Finds(MemoFile& file, const MemoRow& row) {
   return true;
 }
 
-void CheckEntries(MemoFile& file) {
-  const absl::StatusOr<std::vector<MemoEntryInfo>> entries = file.Entries(/*texts=*/true);
-  if (!entries.ok()) return RequireShowable(entries.status());
-  for (const MemoEntryInfo& entry : *entries) {
-    bool known = entry.model.empty() && entry.prompt.empty() && entry.answer.empty();
-    for (const auto& [key, answer] : Rows()) {
-      known = known || (entry.prompt == key.prompt && entry.answer == answer.text);
+void CheckEntries(const std::shared_ptr<MemoFile>& file) {
+  MemoListing listing(file, file->owner(), /*texts=*/true);
+  for (;;) {
+    const absl::StatusOr<std::vector<MemoEntryInfo>> page = listing.NextPage();
+    if (!page.ok()) return RequireShowable(page.status());
+    if (page->empty()) return;
+    for (const MemoEntryInfo& entry : *page) {
+      bool known = entry.model.empty() && entry.prompt.empty() && entry.answer.empty();
+      for (const auto& [key, answer] : Rows()) {
+        known = known || (entry.prompt == key.prompt && entry.answer == answer.text);
+      }
+      Require(known, "an entry that was put into the file, or nothing but its number");
     }
-    Require(known, "an entry that was put into the file, or nothing but its number");
   }
 }
 
@@ -120,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     file->Add(fresh.first, fresh.second);
     file->Flush();
     lm::Finds(*file, fresh);
-    lm::CheckEntries(*file);
+    lm::CheckEntries(file);
     if (const std::string trouble = file->Trouble(); !trouble.empty()) {
       lm::RequireShowable(absl::UnknownError(trouble));
     }

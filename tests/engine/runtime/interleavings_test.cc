@@ -30,6 +30,12 @@
 namespace lm {
 namespace {
 
+// All of them, where they are few.
+std::vector<MemoEntryInfo> EntriesOf(const Memo& memo, absl::string_view owner) {
+  MemoRange all;
+  return memo.Entries(owner, &all);
+}
+
 int num_seeds = 100;
 int first_seed = 0;
 
@@ -245,7 +251,7 @@ class Play {
 
   void Forget() {
     Note("forget");
-    const std::vector<MemoEntryInfo> entries = memo_.Entries(kSalts[0]);
+    const std::vector<MemoEntryInfo> entries = EntriesOf(memo_, kSalts[0]);
     if (!entries.empty()) memo_.Forget(kSalts[0], entries[Below(entries.size())].id);
   }
 

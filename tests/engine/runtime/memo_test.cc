@@ -13,6 +13,12 @@
 namespace lm {
 namespace {
 
+// All of them, where they are few.
+std::vector<MemoEntryInfo> EntriesOf(const Memo& memo, absl::string_view owner) {
+  MemoRange all;
+  return memo.Entries(owner, &all);
+}
+
 using testing::ElementsAre;
 
 // A store in memory that tells what it was asked.
@@ -149,7 +155,7 @@ TEST_F(MemoTest, WhatIsNotToBeRememberedIsNot) {
     Ask("hello", {.temperature = 1, .cache = false});
   }
   EXPECT_EQ(generated(), 4);
-  EXPECT_TRUE(memo_.Entries("me").empty());
+  EXPECT_TRUE(EntriesOf(memo_, "me").empty());
 }
 
 TEST_F(MemoTest, OneUnderWayIsWaitedFor) {
@@ -247,7 +253,7 @@ TEST_F(MemoTest, ErrorsAreNotRemembered) {
   EXPECT_FALSE(Ask("e").status.ok());
   EXPECT_FALSE(Ask("e").status.ok());
   EXPECT_EQ(generated(), 2);
-  EXPECT_TRUE(memo_.Entries("me").empty());
+  EXPECT_TRUE(EntriesOf(memo_, "me").empty());
   EXPECT_FALSE(memo_.Submit(generator_, {.prompt = {}}, {"me"}).ok());
   EXPECT_FALSE(memo_.Submit(generator_, {.prompt = {}}, {"me"}).ok());
 }
@@ -289,23 +295,23 @@ TEST_F(MemoTest, KeepsWithinItsBytes) {
     ask(0);  // used all the time: it stays
     EXPECT_LE(small.bytes(), 8000);
   }
-  EXPECT_GT(small.Entries("me").size(), 1u);
-  EXPECT_EQ(small.Entries("me").front().hits, 100);
+  EXPECT_GT(EntriesOf(small, "me").size(), 1u);
+  EXPECT_EQ(EntriesOf(small, "me").front().hits, 100);
 }
 
 TEST_F(MemoTest, EntriesAreTheirOwnersAndCanBeForgotten) {
   Ask("hello");
   Ask("hello");
   Ask("bye", {}, "you");
-  ASSERT_EQ(memo_.Entries("me").size(), 1u);
-  const MemoEntryInfo entry = memo_.Entries("me")[0];
+  ASSERT_EQ(EntriesOf(memo_, "me").size(), 1u);
+  const MemoEntryInfo entry = EntriesOf(memo_, "me")[0];
   EXPECT_EQ(entry.hits, 1);
   EXPECT_GT(entry.tokens, 5);
   EXPECT_EQ(entry.options, R"({"max_tokens":256})");
   memo_.Forget("you", entry.id);
-  EXPECT_EQ(memo_.Entries("me").size(), 1u);
+  EXPECT_EQ(EntriesOf(memo_, "me").size(), 1u);
   memo_.Forget("me", entry.id);
-  EXPECT_TRUE(memo_.Entries("me").empty());
+  EXPECT_TRUE(EntriesOf(memo_, "me").empty());
   Ask("hello");
   EXPECT_EQ(generated(), 3);
 }
@@ -379,7 +385,7 @@ TEST_F(MemoTest, AStoredAnswerThatCannotBeOneIsGeneratedAnew) {
     ASSERT_TRUE(request.ok());
     EXPECT_EQ(Await(*request).remembered, c.possible);
     EXPECT_EQ(generated(), before + (c.possible ? 0 : 1));
-    memo_.Forget("keeper", memo_.Entries("keeper")[0].id);
+    memo_.Forget("keeper", EntriesOf(memo_, "keeper")[0].id);
   }
 }
 
@@ -445,11 +451,38 @@ TEST_F(MemoTest, NobodyHasAnAnswerBeforeItsStoreHas) {
     EXPECT_EQ(store_->Kept(), i + 1);
   }
   const auto slow = Submit("hello");
-  while (memo_.Entries("me").size() < 51) absl::SleepFor(absl::Milliseconds(1));
+  while (EntriesOf(memo_, "me").size() < 51) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(store_->Kept(), 50u);
   EXPECT_TRUE(Ask("hello").remembered);
   EXPECT_EQ(store_->Kept(), 51u);
   Await(slow);
+}
+
+// So that who lists them holds nobody up, and those that come meanwhile make it no longer.
+TEST_F(MemoTest, EntriesComeInPages) {
+  Memo memo(int64_t{64} << 20);
+  const auto add = [&](const std::string& owner, int i, const std::string& text) {
+    memo.Add({.owner = owner, .model = "m", .options = "{}", .prompt = std::to_string(i)},
+             {.text = text}, {});
+  };
+  for (int i = 0; i < 600; ++i) {
+    add("me", i, "wet");
+    add("you", i, "dry");
+  }
+  for (int i = 600; i < 605; ++i) add("me", i, std::string(MemoPage::kBytes / 2, 'x'));
+  MemoRange range = {.last = memo.last_id()};
+  std::vector<std::string> prompts;
+  size_t num_pages = 0;
+  while (!range.done()) {
+    const std::vector<MemoEntryInfo> page = memo.Entries("me", &range, /*texts=*/true);
+    EXPECT_LE(page.size(), MemoPage::kEntries / 2);
+    for (const MemoEntryInfo& entry : page) prompts.push_back(entry.prompt);
+    ++num_pages;
+    add("me", 1000 + static_cast<int>(num_pages), "new");
+  }
+  ASSERT_EQ(prompts.size(), 605u);
+  for (int i = 0; i < 605; ++i) EXPECT_EQ(prompts[i], std::to_string(i));
+  EXPECT_EQ(num_pages, 4u + 3);  // the last ones end for their bytes
 }
 
 TEST_F(MemoTest, ManyThreadsAskTheSameAndCancelAtRandom) {
@@ -462,7 +495,7 @@ TEST_F(MemoTest, ManyThreadsAskTheSameAndCancelAtRandom) {
         const Generation result = Await(request);
         EXPECT_TRUE(result.status.ok() || absl::IsCancelled(result.status)) << result.status;
         if (i % 50 != 0) continue;
-        for (const MemoEntryInfo& entry : memo_.Entries("me")) {
+        for (const MemoEntryInfo& entry : EntriesOf(memo_, "me")) {
           memo_.Forget("me", entry.id);
           break;
         }
