@@ -8,6 +8,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -38,9 +39,10 @@ constexpr char kReplace[] = "DELETE FROM generations WHERE " LM_MEMO_KEY;
 #undef LM_MEMO_COLUMNS
 #undef LM_MEMO_KEY
 constexpr char kDelete[] = "DELETE FROM generations WHERE id = ?1";
+// A sixteenth of them, but only so many as take some milliseconds.
 constexpr char kDropUnused[] =
     "DELETE FROM generations WHERE id IN (SELECT id FROM generations ORDER BY used, id "
-    "LIMIT 1 + (SELECT count(*) FROM generations) / 16)";
+    "LIMIT 1 + (SELECT count(*) FROM (SELECT 1 FROM generations LIMIT 1024)) / 16)";
 constexpr size_t kMostTouched = 10000;
 constexpr char kPages[] =
     "SELECT (SELECT page_count FROM pragma_page_count) - "
@@ -58,6 +60,14 @@ AllFiles& Files() {
 
 absl::StatusOr<Statement> Kept(sqlite3* db, const char* sql) {
   return Statement::Prepare(db, sql, SQLITE_PREPARE_PERSISTENT);
+}
+
+// Whether SQLite is to try again for a lock that another process holds.
+int WaitForOthers(void*, int times_before) {
+  constexpr int kStepMs = 2;
+  if (times_before * kStepMs >= MemoFile::kBusyMs || Interrupted()) return 0;
+  absl::SleepFor(absl::Milliseconds(kStepMs));
+  return 1;
 }
 
 constexpr absl::Duration kLogPause = absl::Minutes(1);
@@ -106,11 +116,12 @@ MemoFile::~MemoFile() {
     db_.release();
     return;
   }
-  absl::MutexLock lock(&mutex_);
+  const FairMutexLock lock(&mutex_);  // which nobody else has any more
   next_open_ = next_write_ = absl::InfinitePast();
   try {
     WritePending();
     if (db_ != nullptr && !touched_.empty()) Write({}).IgnoreError();
+    DropUnused();
   } catch (...) {  // no memory
   }
   Close();
@@ -160,7 +171,8 @@ void MemoFile::CloseForAWhile(const absl::Status& why) {
 
 absl::Status MemoFile::Open() {
   if (fork_guard_.forked()) return ForkGuard::Error();
-  absl::MutexLock lock(&mutex_);
+  const FairMutexLock lock(&mutex_);
+  RETURN_IF_ERROR(lock.status());
   next_open_ = absl::InfinitePast();
   return Named(EnsureOpen());
 }
@@ -196,7 +208,7 @@ absl::Status MemoFile::Prepare() {
   db_.reset(db);
   RETURN_IF_ERROR(StatusOf(db, code));
   identity_ = IdentifyFile(path_);
-  RETURN_IF_ERROR(StatusOf(db, sqlite3_busy_timeout(db, kBusyMs)));
+  RETURN_IF_ERROR(StatusOf(db, sqlite3_busy_handler(db, &WaitForOthers, nullptr)));
   for (const auto& [option, value] :
        {std::pair(SQLITE_DBCONFIG_DEFENSIVE, 1), std::pair(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
         std::pair(SQLITE_DBCONFIG_ENABLE_TRIGGER, 0), std::pair(SQLITE_DBCONFIG_ENABLE_VIEW, 0)}) {
@@ -266,8 +278,15 @@ absl::Status MemoFile::CheckSchema() {
   return absl::FailedPreconditionError("it has another schema than ours: somebody changed it");
 }
 
+void MemoFile::NoteFailure(const absl::Status& status) {
+  NoteTrouble(status);
+  // Neither a lock nor a full disk: perhaps the file itself.
+  if (!absl::IsUnavailable(status) && !absl::IsResourceExhausted(status)) CloseForAWhile(status);
+}
+
 std::optional<RememberedAnswer> MemoFile::Find(const MemoKey& key) {
-  absl::MutexLock lock(&mutex_);
+  const FairMutexLock lock(&mutex_);
+  if (!lock.held()) return std::nullopt;  // for nobody
   if (absl::Status open = EnsureOpen(); !open.ok()) {
     NoteTrouble(open);
     return std::nullopt;
@@ -276,11 +295,9 @@ std::optional<RememberedAnswer> MemoFile::Find(const MemoKey& key) {
   if (found.ok()) return *std::move(found);
   // What others lock, or memory has no room for, is generated; a file that cannot be read is opened
   // anew.
-  if (absl::IsUnavailable(found.status()) || absl::IsResourceExhausted(found.status())) {
-    return std::nullopt;
+  if (!absl::IsUnavailable(found.status()) && !absl::IsResourceExhausted(found.status())) {
+    NoteFailure(found.status());
   }
-  NoteTrouble(found.status());
-  CloseForAWhile(found.status());
   return std::nullopt;
 }
 
@@ -315,8 +332,12 @@ void MemoFile::Add(const MemoKey& key, const RememberedAnswer& answer) noexcept 
 void MemoFile::Flush() noexcept {
   if (not_written_.load() == 0) return;
   try {
-    absl::MutexLock lock(&mutex_);
-    WritePending();
+    {
+      const FairMutexLock lock(&mutex_);
+      if (!lock.held()) return;  // with the next one
+      WritePending();
+    }
+    MakeRoom();
   } catch (...) {
   }
 }
@@ -340,14 +361,10 @@ void MemoFile::WritePending() {
   };
   absl::Status status = EnsureOpen();
   if (status.ok()) status = Write(rows);
+  if (!status.ok()) return NoteFailure(status);
   NoteTrouble(status);
-  if (status.ok()) {
-    not_written_ -= static_cast<int64_t>(rows.size());
-    std::move(put_back).Cancel();
-  } else if (!absl::IsUnavailable(status) && !absl::IsResourceExhausted(status)) {
-    // Neither a lock nor a full disk: perhaps the file itself.
-    CloseForAWhile(status);
-  }
+  not_written_ -= static_cast<int64_t>(rows.size());
+  std::move(put_back).Cancel();
 }
 
 absl::Status MemoFile::Write(const std::list<MemoRow>& rows) {
@@ -362,7 +379,6 @@ absl::Status MemoFile::Write(const std::list<MemoRow>& rows) {
     RETURN_IF_ERROR(WriteRow(row));
   }
   for (const int64_t id : touched_) RETURN_IF_ERROR(touch_.Bind(1, id).Run());
-  RETURN_IF_ERROR(MakeRoom());
   RETURN_IF_ERROR(Execute(db, "COMMIT"));
   touched_.clear();
   return absl::OkStatus();
@@ -375,20 +391,34 @@ absl::Status MemoFile::WriteRow(const MemoRow& row) {
   return insert_.Run();
 }
 
-absl::Status MemoFile::MakeRoom() {
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, pages_.Step());
-    const int64_t bytes = row ? pages_.Integer(0) * pages_.Integer(1) : 0;
-    pages_.Reset();
-    if (bytes <= max_bytes_) return absl::OkStatus();
-    RETURN_IF_ERROR(drop_unused_.Run());
-    if (sqlite3_changes(db_.get()) == 0) return absl::OkStatus();
+// For the others, whose answers must not wait for it.
+void MemoFile::MakeRoom() {
+  if (making_room_.exchange(true)) return;
+  const absl::Cleanup done = [this] { making_room_ = false; };
+  for (bool too_large = true; too_large && !Interrupted();) {
+    const FairMutexLock lock(&mutex_);
+    too_large = lock.held() && DropUnused();
   }
+}
+
+// If the file is too large, takes some out of it. False where it was not, or nothing can be done.
+bool MemoFile::DropUnused() {
+  if (db_ == nullptr) return false;
+  const absl::StatusOr<bool> row = pages_.Step();
+  const int64_t bytes = row.ok() && *row ? pages_.Integer(0) * pages_.Integer(1) : 0;
+  pages_.Reset();
+  absl::Status dropped = row.status();
+  if (dropped.ok() && bytes <= max_bytes_) return false;
+  dropped.Update(dropped.ok() ? drop_unused_.Run() : absl::OkStatus());
+  if (dropped.ok()) return sqlite3_changes(db_.get()) > 0;
+  if (!absl::IsUnavailable(dropped)) NoteFailure(dropped);
+  return false;
 }
 
 absl::StatusOr<int64_t> MemoFile::LastId() {
   if (fork_guard_.forked()) return ForkGuard::Error();
-  absl::MutexLock lock(&mutex_);
+  const FairMutexLock lock(&mutex_);
+  RETURN_IF_ERROR(lock.status());
   next_open_ = absl::InfinitePast();
   WritePending();
   next_open_ = absl::InfinitePast();
@@ -401,7 +431,8 @@ absl::StatusOr<int64_t> MemoFile::LastId() {
 
 absl::StatusOr<std::vector<MemoFileRow>> MemoFile::Rows(MemoRange* range) {
   if (fork_guard_.forked()) return ForkGuard::Error();
-  absl::MutexLock lock(&mutex_);
+  const FairMutexLock lock(&mutex_);
+  RETURN_IF_ERROR(lock.status());
   RETURN_IF_ERROR(Named(EnsureOpen()));
   absl::Cleanup reset = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { list_.Reset(); };
   list_.Bind(1, range->after).Bind(2, range->last);
@@ -430,7 +461,8 @@ absl::Status MemoFile::Forget(int64_t id) {
     ProcessMemo().Forget(owner_, -id);
     return absl::OkStatus();
   }
-  absl::MutexLock lock(&mutex_);
+  const FairMutexLock lock(&mutex_);
+  RETURN_IF_ERROR(lock.status());
   next_open_ = absl::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));
   absl::StatusOr<Statement> get = Statement::Prepare(db_.get(), kGet);

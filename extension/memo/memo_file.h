@@ -17,7 +17,9 @@
 // system's hands: losing power may take the last ones, never the file.
 //
 // What is in the file is bounded by bytes, and the answers that were not used for longest leave
-// first: used is when they came, or when a process last took them out of the file, as far as that
+// first, some with each commit, so that others come in between. One of those who write answers goes
+// on with it until the file is small enough, unless he is interrupted; then who writes the next one
+// does. Used is when they came, or when a process last took them out of the file, as far as that
 // has been written down (with the next answers, or when the file is let go). The room that they
 // leave is used again, but the file does not shrink.
 //
@@ -43,6 +45,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/fair_mutex.h"
 #include "engine/base/file.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/memo.h"
@@ -123,7 +126,9 @@ class MemoFile : public MemoStore {
   void WritePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const std::list<MemoRow>& rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteRow(const MemoRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoom() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Named(const absl::Status& status) const;
   void NoteTrouble(const absl::Status& status);
 
@@ -132,6 +137,7 @@ class MemoFile : public MemoStore {
   const ForkGuard fork_guard_;
   std::atomic<int64_t> max_bytes_{kDefaultBytes};
   std::atomic<int64_t> not_written_{0};  // rows added and not committed
+  std::atomic<bool> making_room_{false};  // by some thread
 
   mutable absl::Mutex pending_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
   std::list<MemoRow> pending_ ABSL_GUARDED_BY(pending_mutex_);
@@ -140,7 +146,7 @@ class MemoFile : public MemoStore {
   absl::Status trouble_ ABSL_GUARDED_BY(pending_mutex_);  // OK: none
   absl::Time next_log_ ABSL_GUARDED_BY(pending_mutex_) = absl::InfinitePast();
 
-  absl::Mutex mutex_;                                            // of the connection
+  FairMutex mutex_;                                              // of the connection
   std::unique_ptr<sqlite3, Closer> db_ ABSL_GUARDED_BY(mutex_);  // null: not open
   // Of what is open, and of its log and shared memory.
   absl::StatusOr<FileIdentity> identity_ ABSL_GUARDED_BY(mutex_);

@@ -183,6 +183,16 @@ class InterruptTest(unittest.TestCase):
         self.assertEqual(len(self.connection.execute("SELECT prompt, hits FROM lm_memo LIMIT 10").fetchall()), 10)
         self.assertLess(time.monotonic() - began, all_of_it / 4)
 
+    def test_while_a_memo_is_made_smaller(self):
+        self.large_memo()
+        self.connection.execute("INSERT INTO temp.lm_settings VALUES ('memo_bytes', 1000000)")
+        sql = ("WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n LIMIT 2) "
+               "SELECT generate('smaller ' || i, NULL, '{\"max_tokens\":1}') FROM n")
+        self.assert_prompt([self.latency(sql, 10 * i, after=0.2) for i in range(3)])
+        rows = harness.value(self.connection, "SELECT count(*) FROM lm_memo")
+        self.assertGreater(rows, 10000)  # what was dropped is dropped, and no more
+        self.assertLess(rows, 200000)
+
     def test_in_the_tables_that_ask_the_engine(self):
         # Another connection keeps the engine in a long step.
         other = harness.connect()

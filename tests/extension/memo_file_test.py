@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -305,6 +306,29 @@ class MemoFileTest(unittest.TestCase):
         time.sleep(1.1)
         self.ask(connection, "after")
         self.assertEqual(harness.value(other, "SELECT count(*) FROM generations"), 7)
+
+    def test_who_lists_or_shrinks_a_large_file_lets_the_others_in(self):
+        one, other = self.connect(), self.connect()
+        file = sqlite3.connect(self.path)
+        file.execute("PRAGMA synchronous = OFF")
+        file.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
+                     "INSERT INTO generations(hash, model, options, prompt, answer, tokens, finish, seal, choices, tokens_in, tokens_out, used) "
+                     "SELECT i, 'm', '{}', printf('%.*c', 200, 'x'), 'an answer', x'0100', 'stop', 5, x'', 10, 10, i FROM n")
+        file.commit()
+        file.close()
+        self.ask(other, "the model is loaded")
+        for sql in ("SELECT count(prompt) FROM lm_memo", "SELECT generate('smaller', NULL, '{\"max_tokens\":4}')"):
+            if "smaller" in sql:
+                one.execute("INSERT INTO temp.lm_settings VALUES ('memo_bytes', 1000000)")
+                other.execute("INSERT INTO temp.lm_settings VALUES ('memo_bytes', 1000000)")
+            ended = []
+            thread = threading.Thread(target=lambda: ended.append((harness.value(one, sql), time.monotonic())))
+            thread.start()
+            time.sleep(0.05)
+            self.ask(other, f"meanwhile {sql}")
+            answered = time.monotonic()
+            thread.join()
+            self.assertLess(answered, ended[0][1])
 
     def test_several_processes_write_one_file(self):
         script = ("for i in range(40):\n"
