@@ -14,7 +14,7 @@ namespace lm {
 absl::StatusOr<std::string> AbsolutePath(absl::string_view what, const std::string& path);
 
 // `path` from the working directory in which the process loaded the extension, for what is read
-// again at each use: an environment variable, a path in the options of a call. Empty stays empty.
+// again at each use: an environment variable, a folder in a model's options. Empty stays empty.
 std::string PathFromStart(const std::string& path);
 
 // Takes note of that directory. The first call in a process counts.

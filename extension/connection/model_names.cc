@@ -170,7 +170,7 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
         "'", name, "': an address needs a name: INSERT INTO temp.lm_models(name, path)"));
   }
   if (IsPath(name)) {
-    source.path = PathFromStart(name);
+    ASSIGN_OR_RETURN(source.path, AbsolutePath("model", name));
     return source;
   }
   std::string known = absl::StrJoin(models_, ", ", [](std::string* out, const NamedModel& model) {

@@ -64,7 +64,7 @@ class ModelNames {
   // of ours.
   bool IsPath(absl::string_view reference) const;
 
-  // The model called `reference`: a name, else a path (PathFromStart), else an error that lists the
+  // The model called `reference`: a name, else a path (AbsolutePath), else an error that lists the
   // names. Empty: the default one. An address must have a name: what a statement says beside its
   // data does not reach the network.
   absl::StatusOr<ModelSource> Resolve(absl::string_view reference, const Settings& settings) const;

@@ -78,8 +78,7 @@ SELECT lm_token_count('Hello', '{"model":"misspelled"}') > 0;
 DELETE FROM temp.lm_models WHERE name IN ('embeds', 'ranks', 'spoken_to', 'misspelled');
 
 -- The model of those who name none is 'default': a row of that name, else $LM_MODEL, else the model
--- that ships beside the library. {"model":"/path/to/file.gguf"} needs no row at all (a relative path is seen
--- from the working directory in which the process loaded the extension).
+-- that ships beside the library. {"model":"/path/to/file.gguf"} needs no row at all.
 INSERT INTO temp.lm_models(name, path) VALUES ('default', '$MODEL');
 SELECT typeof(generate('Hello', NULL, '{"max_tokens":2}'));
 --> text

@@ -180,7 +180,6 @@ class WorkingDirectoryTest(unittest.TestCase):
         connections.append(harness.connect())
         for connection in connections:
             ask(connection)
-            ask(connection, model="./m.gguf")
             connection.execute("SELECT lm_prefill(NULL, replace(printf('%.*c', 12, 'x'), 'x', 'some words of a long system prompt '))")
             for (path,) in connection.execute("SELECT DISTINCT path FROM lm_stats").fetchall(): print(os.path.realpath(path))
         ask(named, model="n")
