@@ -29,7 +29,7 @@ class TemplateBudget {
   static constexpr int64_t kStepsPerInput = 10000;  // message, member or element of the input
   static constexpr int64_t kStepsPerInputByte = 50;
   static constexpr int64_t kBytes = 320 << 20;
-  static constexpr int64_t kBytesPerInputByte = 2000;
+  static constexpr int64_t kBytesPerInputByte = 4000;
 
   // At any one time, besides the input. A text that is looped over takes 32 bytes a character, and
   // 150 where that is not ASCII.

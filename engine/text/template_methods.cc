@@ -57,7 +57,8 @@ template <TextSides sides>
 Result Strip(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("strip", {"chars"}));
   ASSIGN_OR_RETURN(auto characters, OptionalText(arguments, 0, "chars"));
-  RETURN_IF_ERROR(budget->Bytes(value.text().size()));
+  const int64_t looks = 1 + static_cast<int64_t>(characters.value_or("").size() / 16);
+  RETURN_IF_ERROR(budget->Bytes(looks * value.text().size()));
   return Value::String(StripText(value.text(), characters, sides));
 }
 
@@ -76,6 +77,13 @@ Result Lines(const Value& value, const Arguments& arguments, Budget* budget) {
   return Value::Sequence(Kind::kList, std::move(lines));
 }
 
+// Of str.find and its like; npos where it is not.
+absl::StatusOr<size_t> Place(absl::string_view text, absl::string_view part, bool from_right,
+                             Budget* budget) {
+  if (from_right) return FindLast(text, part, budget);
+  return FindFirst(text, part);
+}
+
 template <bool from_right>
 Result Partition(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("partition", {"sep"}));
@@ -83,8 +91,7 @@ Result Partition(const Value& value, const Arguments& arguments, Budget* budget)
   if (separator->empty()) return TemplateError("empty separator");
   const TemplateText& text = value.text();
   RETURN_IF_ERROR(budget->Bytes(2 * text.size()));
-  const size_t found =
-      from_right ? text.bytes().rfind(separator->bytes()) : text.bytes().find(separator->bytes());
+  ASSIGN_OR_RETURN(const size_t found, Place(text.bytes(), separator->bytes(), from_right, budget));
   const bool none = found == absl::string_view::npos;
   const size_t begin = !none ? found : from_right ? 0 : text.size();
   const size_t end = none ? begin : found + separator->size();
@@ -106,7 +113,7 @@ Result Replace(const Value& value, const Arguments& arguments, Budget* budget) {
 template <TextCase wanted>
 Result Case(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a method", {}));
-  RETURN_IF_ERROR(budget->Bytes(4 * value.text().size()));
+  RETURN_IF_ERROR(budget->Bytes(16 * value.text().size()));
   return Value::String(ChangeCase(value.text(), wanted));
 }
 
@@ -158,7 +165,7 @@ Result Find(const Value& value, const Arguments& arguments, Budget* budget) {
   ASSIGN_OR_RETURN(const TemplateText* part, TextAt(arguments, 0, "sub"));
   const absl::string_view bytes = value.text().bytes();
   RETURN_IF_ERROR(budget->Bytes(2 * bytes.size()));
-  const size_t found = from_right ? bytes.rfind(part->bytes()) : bytes.find(part->bytes());
+  ASSIGN_OR_RETURN(const size_t found, Place(bytes, part->bytes(), from_right, budget));
   if (found != absl::string_view::npos) {
     return Value::Integer(CountCharacters(bytes.substr(0, found)));
   }
@@ -173,7 +180,7 @@ Result Count(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(budget->Bytes(bytes.size()));
   if (part->empty()) return Value::Integer(CountCharacters(bytes) + 1);
   int64_t count = 0;
-  for (size_t pos = 0; (pos = bytes.find(part->bytes(), pos)) != absl::string_view::npos;) {
+  for (size_t pos = 0; (pos = FindFirst(bytes, part->bytes(), pos)) != absl::string_view::npos;) {
     ++count;
     pos += part->size();
   }

@@ -138,7 +138,7 @@ absl::StatusOr<bool> Contains(const TemplateValue& a, const TemplateValue& conta
   if (container.Is(Kind::kString)) {
     if (!a.Is(Kind::kString)) return NoOperator(Operator::kIn, a, container);
     RETURN_IF_ERROR(budget->Bytes(container.text().size()));
-    return absl::StrContains(container.text().bytes(), a.text().bytes());
+    return FindFirst(container.text().bytes(), a.text().bytes()) != absl::string_view::npos;
   }
   if (container.Is(Kind::kDict)) {
     if (!IsHashable(a)) return TemplateError(absl::StrCat("unhashable type: '", a.TypeName(), "'"));
@@ -332,7 +332,10 @@ absl::StatusOr<TemplateValue::List> Elements(const TemplateValue& value, Templat
         TemplateValue other;
         const bool markup = value.text().KindAt(begin) == TextKind::kMarkup;
         TemplateValue& one = c < kNumAscii ? known[c + (markup ? kNumAscii : 0)] : other;
-        if (one.Is(Kind::kUndefined)) one = TemplateValue::String(value.text().Part(begin, pos));
+        if (one.Is(Kind::kUndefined)) {
+          RETURN_IF_ERROR(budget->Bytes(sizeof(TemplateText)));
+          one = TemplateValue::String(value.text().Part(begin, pos));
+        }
         list.push_back(one);
       }
       return list;

@@ -1,6 +1,7 @@
 #include "engine/text/template_strings.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -133,7 +134,7 @@ absl::StatusOr<TemplateValue::List> SplitText(const TemplateText& text,
   } else if (from_right) {
     size_t end = bytes.size();
     for (int64_t count = 0; most < 0 || count < most; ++count) {
-      const size_t found = bytes.substr(0, end).rfind(*separator);
+      ASSIGN_OR_RETURN(const size_t found, FindLast(bytes.substr(0, end), *separator, budget));
       if (found == absl::string_view::npos) break;
       RETURN_IF_ERROR(parts.Add(found + separator->size(), end));
       end = found;
@@ -143,7 +144,7 @@ absl::StatusOr<TemplateValue::List> SplitText(const TemplateText& text,
   } else {
     size_t begin = 0;
     for (int64_t count = 0; most < 0 || count < most; ++count) {
-      const size_t found = bytes.find(*separator, begin);
+      const size_t found = FindFirst(bytes, *separator, begin);
       if (found == absl::string_view::npos) break;
       RETURN_IF_ERROR(parts.Add(begin, found));
       begin = found + separator->size();
@@ -184,7 +185,7 @@ absl::StatusOr<TemplateText> ReplaceText(const TemplateText& text, absl::string_
         DecodeUtf8(bytes, &found);
       }
     } else {
-      found = bytes.find(old, begin);
+      found = FindFirst(bytes, old, begin);
       if (found == absl::string_view::npos) break;
     }
     RETURN_IF_ERROR(budget->Bytes(replacement.size() + 8));
@@ -218,6 +219,24 @@ TemplateText ChangeCase(const TemplateText& text, TextCase wanted) {
     starts = wanted == TextCase::kTitle && !IsInClass(c, CharacterClass::kLetter);
   }
   return result;
+}
+
+size_t FindFirst(absl::string_view text, absl::string_view part, size_t from) {
+  if (from > text.size()) return absl::string_view::npos;
+  const void* const found =
+      memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? absl::string_view::npos : static_cast<const char*>(found) - text.data();
+}
+
+absl::StatusOr<size_t> FindLast(absl::string_view text, absl::string_view part,
+                                TemplateBudget* budget) {
+  for (size_t at = text.size() + 1; at-- > 0;) {
+    if (text.size() - at < part.size()) continue;
+    const auto parting = std::mismatch(part.begin(), part.end(), text.begin() + at);
+    RETURN_IF_ERROR(budget->Bytes(parting.first - part.begin() + 1));
+    if (parting.first == part.end()) return at;
+  }
+  return absl::string_view::npos;
 }
 
 int64_t CountCharacters(absl::string_view bytes) {

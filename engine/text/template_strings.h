@@ -39,6 +39,12 @@ std::string LowerCharacter(absl::string_view character);
 enum class TextCase { kUpper, kLower, kTitle, kCapitalized };
 TemplateText ChangeCase(const TemplateText& text, TextCase wanted);
 
+// Where `part` is in `text` first, from `from` on, or npos; in linear time, unlike std's.
+size_t FindFirst(absl::string_view text, absl::string_view part, size_t from = 0);
+// Where it is last, or npos; what is compared is the budget's.
+absl::StatusOr<size_t> FindLast(absl::string_view text, absl::string_view part,
+                                TemplateBudget* budget);
+
 int64_t CountCharacters(absl::string_view bytes);
 // The byte at which that character begins; bytes.size() for those behind the last.
 // REQUIRES: character >= 0.

@@ -188,7 +188,7 @@ TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
 
 TEST_F(SessionTest, ATemplateMayBeginTheReasoning) {
   script_->says = {{Bytes("ask: <think>\n"), Bytes("hm</think>Yes.")}};
-  Start("{{ messages[0].content }}: <think>\n");
+  Start("{{ messages[0].content }}: <think>{{ '\\n' }}");
   EXPECT_EQ(Ask("ask", "").text, "Yes.");
   // A constraint leaves no room for reasoning: its text is the answer.
   GenerationOptions choice;
@@ -201,7 +201,7 @@ TEST_F(SessionTest, APromptThatEndsInAMarkBeginsNoReasoning) {
                    {Bytes("what is [THINK]\n"), Bytes("A mark.")}};
   Start();
   EXPECT_EQ(Ask("what is <think>", "").text, "A mark.");
-  Start("{{ messages[0].content }}\n");
+  Start("{{ messages[0].content }}{{ '\\n' }}");
   EXPECT_EQ(Ask("what is [THINK]", "").text, "A mark.");
 }
 

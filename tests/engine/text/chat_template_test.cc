@@ -328,7 +328,7 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
       {nested(2, "{% macro f() %}{% endmacro %}"), "holds more than 67"},
       {nested(2, "{% set x = namespace(a=1) %}"), "holds more than 67"},
       {nested(2, "{% set x = namespace() %}{% for i in 'x' * 100 %}{% endfor %}"), "more than"},
-      {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"), "takes more than 5"},
+      {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"), "holds more than 67"},
       {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{% set y = [1] %}{{ x == y }}"),
        ""},
       {repeated("{% set x = [1] %}{% set y = [1] %}", "{% set x = [x, x] %}{% set y = [y, y] %}",
@@ -343,7 +343,7 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
       {"{{ [1] * 99999999999 }}", "takes more than 5"},
       {"{{ '%99999s' % 1 }}", "a width of more than 1000"},
       {"{{ 'x' | indent(100000) }}", "a width of more than 1000"},
-      {"{{ 'a' * 30000000 | length }}{{ ('a' * 30000000)[::-1] }}", "more than"},
+      {"{{ ('a' * 30000000)[::-1] }}", "takes more than 5"},
       {"{{ 'aa' | replace('', 'b' * 30000000) }}", "holds more than 67"},
       {"{{ ('a,' * 2000000).split(',') | length }}", "holds more than 67"},
       {"{{ ('é' * 900000) | list | length }}", "holds more than 67"},
@@ -360,6 +360,29 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
     }
     EXPECT_THAT(Refusal(source, "", "x"), HasSubstr(limit)) << source.substr(0, 200);
   }
+}
+
+// Texts that nearly have what is looked for, everywhere.
+TEST(ChatTemplateTest, LookingForATextTakesNoMoreTimeThanItsSize) {
+  const std::string start = "{% set text = 'a' * 5000000 %}{% set part = 'a' * 1500000 %}";
+  for (const char* look :
+       {"text.find(part ~ 'b')", "text.count(part ~ 'b')", "(part ~ 'b') in text",
+        "text.split(part ~ 'b') | length", "text.replace(part ~ 'b', '') | length",
+        "text.partition(part ~ 'b') | length"}) {
+    EXPECT_NE(Render(absl::StrCat(start, "{{ ", look, " }}"), "", "").Text(), "") << look;
+  }
+  for (const char* look : {"text.rfind(part ~ 'b')", "text.rsplit(part ~ 'b')",
+                           "text.rpartition(part ~ 'b')", "text.strip(part)"}) {
+    const std::string source = absl::StrCat(start, "{{ ", look, " }}");
+    const auto rendered = Create(source)->Render("", "", {});
+    EXPECT_TRUE(rendered.ok() || absl::StrContains(rendered.status().message(), "more than"));
+  }
+  EXPECT_EQ(Render("{{ 'abab'.rfind('ab') }}{{ 'abab'.rfind('') }}{{ ''.rfind('') }}"
+                   "{{ ''.rfind('a') }}{{ 'ab'.find('') }}{{ 'ab'.find('b') }}{{ 'a' in '' }}"
+                   "{{ '' in '' }}{{ 'axbxc'.rsplit('x', 1) }}{{ 'abc'.rpartition('c') }}",
+                   "", "")
+                .Text(),
+            "240-101FalseTrue['axb', 'c']('ab', 'c', '')");
 }
 
 // Keys that differ in their last byte alone, in fewer entries than any step would count.
