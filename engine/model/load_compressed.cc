@@ -44,25 +44,23 @@ absl::Status LoadCompressed(const ModelSpec& spec, const AttentionSpec& attentio
     ASSIGN_OR_RETURN(
         weights.index_q,
         loader->LoadProjection({{prefix + "indexer.attn_q_b", own.index_heads * own.index_dim}},
-                               own.q_rank, /*needs_bias=*/false));
+                               own.q_rank));
   }
-  ASSIGN_OR_RETURN(mixer->input, loader->LoadProjection(input, spec.hidden, /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(mixer->input, loader->LoadProjection(input, spec.hidden));
   ASSIGN_OR_RETURN(weights.q_norm, loader->LoadNorm(prefix + "attn_q_a_norm", spec, 1, own.q_rank));
-  ASSIGN_OR_RETURN(weights.q_b, loader->LoadProjection({{prefix + "attn_q_b", attention.q_cols()}},
-                                                       own.q_rank, /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(weights.q_b,
+                   loader->LoadProjection({{prefix + "attn_q_b", attention.q_cols()}}, own.q_rank));
   ASSIGN_OR_RETURN(weights.head_norm, loader->PlainNorm(spec, dim));
   ASSIGN_OR_RETURN(weights.norm, loader->LoadNorm(prefix + "attn_kv_a_norm", spec, 1, dim));
   ASSIGN_OR_RETURN(mixer->sinks, loader->Vector(prefix + "attn_sinks.weight", attention.heads));
   for (int64_t g = 0; g < own.groups; ++g) {
     const Part part = {prefix + "attn_output_a", own.o_rank, {}, own.groups, g};
     ASSIGN_OR_RETURN(Projection group,
-                     loader->LoadProjection({part}, attention.out_cols() / own.groups,
-                                            /*needs_bias=*/false));
+                     loader->LoadProjection({part}, attention.out_cols() / own.groups));
     weights.groups.push_back(std::move(group));
   }
   ASSIGN_OR_RETURN(mixer->output, loader->LoadProjection({{prefix + "attn_output_b", spec.hidden}},
-                                                         own.groups * own.o_rank,
-                                                         /*needs_bias=*/false));
+                                                         own.groups * own.o_rank));
   return absl::OkStatus();
 }
 

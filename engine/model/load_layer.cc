@@ -85,21 +85,19 @@ class LayerLoader {
 
   absl::Status LoadInput(LayerInputWeights* input) {
     const int64_t width = spec_.per_layer_input;
-    ASSIGN_OR_RETURN(input->gate, loader_.LoadProjection({{Name("inp_gate"), width}}, spec_.hidden,
-                                                         /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(input->gate,
+                     loader_.LoadProjection({{Name("inp_gate"), width}}, spec_.hidden));
     ASSIGN_OR_RETURN(input->projection,
-                     loader_.LoadProjection({{Name("proj"), spec_.hidden}}, width,
-                                            /*needs_bias=*/false));
+                     loader_.LoadProjection({{Name("proj"), spec_.hidden}}, width));
     ASSIGN_OR_RETURN(input->norm, LoadNorm("post_norm"));
     return absl::OkStatus();
   }
 
   absl::Status LoadLaurel(LaurelWeights* laurel) {
     const int64_t rank = layer_.laurel_rank;
-    ASSIGN_OR_RETURN(laurel->down, loader_.LoadProjection({{Name("laurel_l"), rank}}, spec_.hidden,
-                                                          /*needs_bias=*/false));
-    ASSIGN_OR_RETURN(laurel->up, loader_.LoadProjection({{Name("laurel_r"), spec_.hidden}}, rank,
-                                                        /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(laurel->down,
+                     loader_.LoadProjection({{Name("laurel_l"), rank}}, spec_.hidden));
+    ASSIGN_OR_RETURN(laurel->up, loader_.LoadProjection({{Name("laurel_r"), spec_.hidden}}, rank));
     ASSIGN_OR_RETURN(laurel->norm, LoadNorm("laurel_post_norm"));
     return absl::OkStatus();
   }
@@ -147,8 +145,7 @@ class LayerLoader {
     if (attention.output_gate == OutputGate::kOwn) {
       parts.push_back({Name("attn_gate"), attention.gate_cols()});
     }
-    ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden));
     ASSIGN_OR_RETURN(mixer->q_norm, LoadHeadNorm("attn_q_norm", attention, attention.heads));
     if (attention.kv_source < 0) {
       ASSIGN_OR_RETURN(mixer->k_norm, LoadHeadNorm("attn_k_norm", attention, attention.kv_heads));
@@ -162,9 +159,8 @@ class LayerLoader {
     if (attention.max_alibi > 0) {
       ASSIGN_OR_RETURN(mixer->slopes, loader_.ToDevice(AlibiSlopes(attention)));
     }
-    ASSIGN_OR_RETURN(mixer->output,
-                     loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
-                                            attention.out_cols(), /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->output, loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
+                                                           attention.out_cols()));
     return absl::OkStatus();
   }
 
@@ -215,16 +211,15 @@ class LayerLoader {
       q = {Name("attn_q_a"), spec.q_rank};
       ASSIGN_OR_RETURN(latent.q_norm,
                        loader_.LoadNorm(Name("attn_q_a_norm"), spec_, 1, spec.q_rank));
-      ASSIGN_OR_RETURN(latent.q_b,
-                       loader_.LoadProjection({{Name("attn_q_b"), attention.latent_q_cols()}},
-                                              spec.q_rank, /*needs_bias=*/false));
+      ASSIGN_OR_RETURN(
+          latent.q_b,
+          loader_.LoadProjection({{Name("attn_q_b"), attention.latent_q_cols()}}, spec.q_rank));
     }
     std::vector<Part> parts = {q, {Name("attn_kv_a_mqa"), attention.key_dim}};
     if (attention.output_gate == OutputGate::kOwn) {
       parts.push_back({Name("attn_gate"), attention.gate_cols()});
     }
-    ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden));
     const int64_t heads = attention.heads, rank = attention.value_dim;
     ASSIGN_OR_RETURN(latent.norm, loader_.LoadNorm(Name("attn_kv_a_norm"), spec_, 1, rank));
     const int64_t both = spec.nope + spec.value_dim;
@@ -238,18 +233,16 @@ class LayerLoader {
         ASSIGN_OR_RETURN(v, loader_.LoadRows(joint, heads * both, rank, h * both + spec.nope,
                                              spec.value_dim, /*transpose=*/false));
       } else {
-        ASSIGN_OR_RETURN(k, loader_.LoadProjection({{Name("attn_k_b"), rank, {}, heads, h}},
-                                                   spec.nope, /*needs_bias=*/false));
         ASSIGN_OR_RETURN(
-            v, loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, {}, heads, h}}, rank,
-                                      /*needs_bias=*/false));
+            k, loader_.LoadProjection({{Name("attn_k_b"), rank, {}, heads, h}}, spec.nope));
+        ASSIGN_OR_RETURN(
+            v, loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, {}, heads, h}}, rank));
       }
       latent.k.push_back(std::move(k));
       latent.v.push_back(std::move(v));
     }
-    ASSIGN_OR_RETURN(mixer->output,
-                     loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
-                                            heads * spec.value_dim, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->output, loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
+                                                           heads * spec.value_dim));
     return absl::OkStatus();
   }
 
@@ -268,8 +261,7 @@ class LayerLoader {
       parts.push_back({Name("ssm_beta"), net.heads});
       parts.push_back({Name("ssm_alpha"), net.heads});
     }
-    ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden));
     ASSIGN_OR_RETURN(mixer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), net.conv_cols(),
                                                      net.conv_width));
     DeltaNetWeights& weights = mixer->delta_net;
@@ -282,14 +274,13 @@ class LayerLoader {
                      loader_.ToDevice(std::vector<float>(net.key_dim, 1 / std::sqrt(n))));
     ASSIGN_OR_RETURN(weights.q_gain, loader_.ToDevice(std::vector<float>(net.key_dim, 1 / n)));
     ASSIGN_OR_RETURN(mixer->output,
-                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, net.value_cols(),
-                                            /*needs_bias=*/false));
+                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, net.value_cols()));
     return absl::OkStatus();
   }
 
   absl::Status LoadStateSpace(const StateSpaceSpec& space, MixerWeights* mixer) {
-    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection({{Name("ssm_in"), space.input_cols()}},
-                                                          spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection({{Name("ssm_in"), space.input_cols()}}, spec_.hidden));
     ASSIGN_OR_RETURN(mixer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), space.conv_cols(),
                                                      space.conv_width));
     StateSpaceWeights& weights = mixer->state_space;
@@ -307,21 +298,19 @@ class LayerLoader {
       weights.output_norm.norm.group = group;
     }
     ASSIGN_OR_RETURN(mixer->output,
-                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, space.inner(),
-                                            /*needs_bias=*/false));
+                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, space.inner()));
     return absl::OkStatus();
   }
 
   absl::Status LoadSelective(const SelectiveSpec& spec, MixerWeights* mixer) {
     SelectiveWeights& weights = mixer->selective;
     auto load = [&](const char* part, int64_t rows, int64_t cols) {
-      return loader_.LoadProjection({{Name(part), rows}}, cols, /*needs_bias=*/false);
+      return loader_.LoadProjection({{Name(part), rows}}, cols);
     };
     const bool in_heads = spec.head_dim > 0;
     Part input = {Name("ssm_in"), 2 * spec.inner};
     if (in_heads) input.runs = {spec.head_dim, spec.head_dim};  // z and x of each head in turn
-    ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection({input}, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection({input}, spec_.hidden));
     ASSIGN_OR_RETURN(mixer->conv,
                      loader_.Transposed(Name("ssm_conv1d.weight"), spec.inner, spec.conv_width));
     if (!in_heads) {
@@ -352,14 +341,14 @@ class LayerLoader {
   }
 
   absl::Status LoadShortConv(const ShortConvSpec& conv, MixerWeights* mixer) {
-    ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection({{Name("shortconv.in_proj"), 3 * conv.channels}},
-                                            spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(
+        mixer->input,
+        loader_.LoadProjection({{Name("shortconv.in_proj"), 3 * conv.channels}}, spec_.hidden));
     ASSIGN_OR_RETURN(mixer->conv,
                      loader_.Transposed(Name("shortconv.conv.weight"), conv.channels, conv.width));
-    ASSIGN_OR_RETURN(mixer->output,
-                     loader_.LoadProjection({{Name("shortconv.out_proj"), spec_.hidden}},
-                                            conv.channels, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(
+        mixer->output,
+        loader_.LoadProjection({{Name("shortconv.out_proj"), spec_.hidden}}, conv.channels));
     return absl::OkStatus();
   }
 
@@ -412,12 +401,12 @@ class LayerLoader {
       }
     }
     FeedForwardWeights weights;
-    ASSIGN_OR_RETURN(weights.input, loader_.LoadProjection(input, cols, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.input, loader_.LoadProjection(input, cols));
     Part down = part("ffn_down", cols);
     // Of experts that have no biases it is the router's.
     down.scaled = count == 1 || loader_.Has(down.prefix + ".bias");
     down.adaptable = down.scaled || !loader_.Has(down.prefix + ".scale");
-    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({down}, width, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({down}, width));
     return weights;
   }
 
@@ -425,8 +414,7 @@ class LayerLoader {
     ExpertWeights weights;
     Part router{Name("ffn_gate_inp"), spec.count};
     router.scaled = false;  // ffn_gate_inp.scale is of what it sees
-    ASSIGN_OR_RETURN(weights.router,
-                     loader_.LoadProjection({router}, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.router, loader_.LoadProjection({router}, spec_.hidden));
     for (const char* name : {"exp_probs_b.bias", "exp_probs_b"}) {  // the latter is Hunyuan 3's
       if (!loader_.Has(Name(name))) continue;
       ASSIGN_OR_RETURN(weights.choice_bias, loader_.Vector(Name(name), spec.count));
@@ -444,12 +432,12 @@ class LayerLoader {
     }
     const int64_t cols = spec.latent > 0 ? spec.latent : spec_.hidden;
     if (spec.latent > 0) {
-      ASSIGN_OR_RETURN(weights.latent_down,
-                       loader_.LoadProjection({{Name("ffn_latent_down"), spec.latent}},
-                                              spec_.hidden, /*needs_bias=*/false));
-      ASSIGN_OR_RETURN(weights.latent_up,
-                       loader_.LoadProjection({{Name("ffn_latent_up"), spec_.hidden}}, spec.latent,
-                                              /*needs_bias=*/false));
+      ASSIGN_OR_RETURN(
+          weights.latent_down,
+          loader_.LoadProjection({{Name("ffn_latent_down"), spec.latent}}, spec_.hidden));
+      ASSIGN_OR_RETURN(
+          weights.latent_up,
+          loader_.LoadProjection({{Name("ffn_latent_up"), spec_.hidden}}, spec.latent));
     }
     for (int64_t e = 0; e < spec.count; ++e) {
       ASSIGN_OR_RETURN(FeedForwardWeights expert,
@@ -468,8 +456,7 @@ class LayerLoader {
     }
     if (spec.shared_gate) {
       ASSIGN_OR_RETURN(weights.shared_gate,
-                       loader_.LoadProjection({{Name("ffn_gate_inp_shexp"), 1}}, spec_.hidden,
-                                              /*needs_bias=*/false));
+                       loader_.LoadProjection({{Name("ffn_gate_inp_shexp"), 1}}, spec_.hidden));
     }
     return weights;
   }

@@ -36,7 +36,7 @@ absl::Status LoadRwkv6(const ModelSpec& spec, const RwkvSpec& rwkv, const std::s
   const int64_t inner = rwkv.inner(), ranks = rwkv.mix_rank;
   const std::string prefix = file_prefix + "time_mix_";
   auto load = [&](Part part, int64_t cols, Projection* to) -> absl::Status {
-    ASSIGN_OR_RETURN(*to, loader->LoadProjection({part}, cols, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(*to, loader->LoadProjection({part}, cols));
     return absl::OkStatus();
   };
   ASSIGN_OR_RETURN(const std::vector<float> shift,
@@ -85,14 +85,13 @@ absl::Status LoadKimiDelta(const ModelSpec& spec, const KimiDeltaSpec& kimi,
   if (!kimi.low_rank) parts.back().bias = bias;
   parts.push_back({prefix + "ssm_g_a", kimi.gate_input()});
   parts.push_back({prefix + "ssm_beta", kimi.heads});
-  ASSIGN_OR_RETURN(mixer->input, loader->LoadProjection(parts, spec.hidden, /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(mixer->input, loader->LoadProjection(parts, spec.hidden));
   KimiDeltaWeights& weights = mixer->kimi_delta;
   if (kimi.low_rank) {
     Part decay = {prefix + "ssm_f_b", inner};
     decay.bias = bias;
-    ASSIGN_OR_RETURN(weights.decay, loader->LoadProjection({decay}, dim, /*needs_bias=*/false));
-    ASSIGN_OR_RETURN(weights.gate, loader->LoadProjection({{prefix + "ssm_g_b", inner}}, dim,
-                                                          /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.decay, loader->LoadProjection({decay}, dim));
+    ASSIGN_OR_RETURN(weights.gate, loader->LoadProjection({{prefix + "ssm_g_b", inner}}, dim));
   }
   ASSIGN_OR_RETURN(mixer->conv, loader->Transposed(
                                     {prefix + "ssm_conv1d_q.weight", prefix + "ssm_conv1d_k.weight",
@@ -108,8 +107,7 @@ absl::Status LoadKimiDelta(const ModelSpec& spec, const KimiDeltaSpec& kimi,
   ASSIGN_OR_RETURN(weights.k_gain, loader->ToDevice(std::vector<float>(dim, 1 / std::sqrt(n))));
   ASSIGN_OR_RETURN(weights.q_gain, loader->ToDevice(std::vector<float>(dim, 1 / n)));
   ASSIGN_OR_RETURN(mixer->output,
-                   loader->LoadProjection({{prefix + "attn_output", spec.hidden}}, inner,
-                                          /*needs_bias=*/false));
+                   loader->LoadProjection({{prefix + "attn_output", spec.hidden}}, inner));
   return absl::OkStatus();
 }
 
@@ -132,7 +130,7 @@ absl::Status LoadRwkv(const ModelSpec& spec, const RwkvSpec& rwkv, const std::st
                   Projection* to) -> absl::Status {
     Part part = {prefix + "time_mix_" + name, rows};
     if (bias != nullptr) part.bias = prefix + "time_mix_" + bias + ".weight";
-    ASSIGN_OR_RETURN(*to, loader->LoadProjection({part}, cols, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(*to, loader->LoadProjection({part}, cols));
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(load("receptance", inner, inner, nullptr, &weights.r));
@@ -181,17 +179,15 @@ absl::StatusOr<FeedForwardWeights> LoadChannelMix(const ModelSpec& spec, int64_t
     ASSIGN_OR_RETURN(const std::vector<float> gate_shift,
                      loader->HostVector(prefix + "channel_mix_lerp_r.weight", spec.hidden));
     ASSIGN_OR_RETURN(weights.gate_shift, loader->Gains(gate_shift));
-    ASSIGN_OR_RETURN(weights.output_gate,
-                     loader->LoadProjection({{prefix + "channel_mix_receptance", spec.hidden}},
-                                            spec.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(
+        weights.output_gate,
+        loader->LoadProjection({{prefix + "channel_mix_receptance", spec.hidden}}, spec.hidden));
   }
   ASSIGN_OR_RETURN(weights.previous, PreviousToken(spec.hidden, loader));
   ASSIGN_OR_RETURN(weights.input,
-                   loader->LoadProjection({{prefix + "channel_mix_key", width}}, spec.hidden,
-                                          /*needs_bias=*/false));
+                   loader->LoadProjection({{prefix + "channel_mix_key", width}}, spec.hidden));
   ASSIGN_OR_RETURN(weights.down,
-                   loader->LoadProjection({{prefix + "channel_mix_value", spec.hidden}}, width,
-                                          /*needs_bias=*/false));
+                   loader->LoadProjection({{prefix + "channel_mix_value", spec.hidden}}, width));
   return weights;
 }
 

@@ -14,8 +14,7 @@ absl::StatusOr<std::vector<Projection>> LoadEach(const ModelSpec& spec, const ch
   for (int64_t i = 0; i + 1 < spec.streams; ++i) {
     WeightLoader::ProjectionPart part = {name, spec.hidden, {}, spec.streams - 1, i};
     part.adaptable = false;  // it is made as long as something else
-    ASSIGN_OR_RETURN(Projection one,
-                     loader->LoadProjection({part}, spec.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(Projection one, loader->LoadProjection({part}, spec.hidden));
     each.push_back(std::move(one));
   }
   return each;
@@ -35,8 +34,7 @@ absl::StatusOr<HyperWeights> LoadNumbers(const ModelSpec& spec, const std::strin
   const int64_t numbers = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   ASSIGN_OR_RETURN(weights.norm, loader->PlainNorm(spec, spec.streams * spec.hidden));
   ASSIGN_OR_RETURN(weights.numbers,
-                   loader->LoadProjection({{prefix + "_fn", numbers}}, spec.streams * spec.hidden,
-                                          /*needs_bias=*/false));
+                   loader->LoadProjection({{prefix + "_fn", numbers}}, spec.streams * spec.hidden));
   ASSIGN_OR_RETURN(const std::vector<float> scales,
                    loader->HostVector(prefix + "_scale.weight", counts.size()));
   std::vector<float> gains;
@@ -85,7 +83,7 @@ absl::StatusOr<StreamWeights> LoadLayerStreams(const ModelSpec& spec, const std:
   weights.router_norm.norm = {
       .kind = spec.norm, .weight = weights.router_norm.weight.tensor, .eps = spec.norm_eps};
   auto load = [&](const char* name, int64_t rows, int64_t cols) {
-    return loader->LoadProjection({{prefix + name, rows}}, cols, /*needs_bias=*/false);
+    return loader->LoadProjection({{prefix + name, rows}}, cols);
   };
   ASSIGN_OR_RETURN(weights.router, load("altup_router", n, spec.hidden));
   ASSIGN_OR_RETURN(weights.predict, load("altup_predict_coef", n * n, n));

@@ -41,9 +41,9 @@ absl::StatusOr<MtpWeights> LoadMtp(const ModelSpec& spec, WeightLoader* loader) 
   ASSIGN_OR_RETURN(
       mtp.output_norm,
       loader->LoadNorm(own_norm ? name("shared_head_norm") : spec.output_norm, spec, 1, hidden));
-  ASSIGN_OR_RETURN(mtp.join, loader->LoadProjection(
-                                 {{.prefix = name("eh_proj"), .rows = hidden, .adaptable = false}},
-                                 2 * hidden, /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(
+      mtp.join, loader->LoadProjection(
+                    {{.prefix = name("eh_proj"), .rows = hidden, .adaptable = false}}, 2 * hidden));
   for (auto& [part, matrix] : {std::pair("embed_tokens.weight", &mtp.embedding),
                                std::pair("shared_head_head.weight", &mtp.output)}) {
     if (!loader->Has(name(part))) continue;

@@ -22,8 +22,7 @@ absl::StatusOr<PoolingHead> LoadPoolingHead(const ModelSpec& spec, WeightLoader*
   PoolingHead head;
   auto load = [&](const char* name, int64_t rows, int64_t cols, Projection* projection) {
     absl::StatusOr<Projection> loaded =
-        loader->LoadProjection({{.prefix = name, .rows = rows, .adaptable = false}}, cols,
-                               /*needs_bias=*/false);
+        loader->LoadProjection({{.prefix = name, .rows = rows, .adaptable = false}}, cols);
     if (loaded.ok()) *projection = *std::move(loaded);
     return loaded.status();
   };

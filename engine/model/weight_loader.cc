@@ -99,7 +99,7 @@ absl::StatusOr<FileRows> WeightLoader::InFile(const std::string& name, int64_t r
 }
 
 absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const ProjectionPart> parts,
-                                                        int64_t cols, bool needs_bias) {
+                                                        int64_t cols) {
   Projection projection;
   ASSIGN_OR_RETURN(projection.updates_, Updates(parts, cols));
   int64_t first_col = 0;
@@ -117,7 +117,7 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       ASSIGN_OR_RETURN(const float scale, ScaleOf(part));
       scales.resize(rows + part.rows, scale);
       const std::string bias_name = part.bias.empty() ? part.prefix + ".bias" : part.bias;
-      if (needs_bias || !part.bias.empty() || Has(bias_name)) {
+      if (!part.bias.empty() || Has(bias_name)) {
         bias.resize(rows);  // zeros for the parts before that have none
         ASSIGN_OR_RETURN(const std::vector<float> values,
                          part.own_bias

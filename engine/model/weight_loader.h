@@ -95,8 +95,7 @@ class WeightLoader {
     int64_t RowsOfOne() const { return all_rows > 0 ? all_rows : rows; }  // of the `count`
   };
 
-  absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
-                                            bool needs_bias);
+  absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols);
 
   // REQUIRES: see ExpertProjection::Of.
   absl::StatusOr<ExpertProjection> Together(absl::Span<const Projection* const> experts) {

@@ -131,8 +131,8 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
   if (const int64_t cols = spec.num_layers() * spec.per_layer_input; cols > 0) {
     PerLayerInputWeights& input = weights.per_layer_input;
     ASSIGN_OR_RETURN(input.embedding, loader.InFile(kPerLayerEmbedding, spec.vocab, cols));
-    ASSIGN_OR_RETURN(input.projection, loader.LoadProjection({{"per_layer_model_proj", cols}},
-                                                             spec.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(input.projection,
+                     loader.LoadProjection({{"per_layer_model_proj", cols}}, spec.hidden));
     ASSIGN_OR_RETURN(input.norm,
                      loader.LoadNorm("per_layer_proj_norm", spec, 1, spec.per_layer_input));
   }

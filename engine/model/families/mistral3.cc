@@ -11,7 +11,8 @@ absl::Status DescribeMistral3(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeLlama(keys, spec));
   ASSIGN_OR_RETURN(spec->temperature.beta, keys.NotNegativeOr("attention.temperature_scale", 0));
   if (spec->temperature.beta == 0) return absl::OkStatus();
-  spec->temperature.length = spec->ropes[0].original_context;
+  ASSIGN_OR_RETURN(spec->temperature.length, keys.IntOr("rope.scaling.original_context_length", 1,
+                                                        int64_t{1} << 30, spec->context_length));
   for (LayerSpec& layer : spec->layers) layer.attention()->tempered = true;
   return absl::OkStatus();
 }

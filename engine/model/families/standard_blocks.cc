@@ -55,13 +55,15 @@ absl::Status ReadHeads(KeyReader& keys, const ModelSpec& spec, absl::Span<const 
 
 // YaRN's keys. Long contexts also sharpen attention: cos and sin grow by 1 + 0.1 ln(scale), or with
 // a multiplier m of the logarithm by the ratio of that for 1 and for m (DeepSeek's variant).
-absl::Status ReadYarn(KeyReader& keys, RopeSpec* rope) {
+absl::Status ReadYarn(KeyReader& keys, int64_t context_length, RopeSpec* rope) {
   if (!(rope->base > 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("rope.freq_base"), "' must be > 1 for YaRN, got ", rope->base));
   }
   YarnSpec yarn;
-  yarn.original_context = static_cast<double>(rope->original_context);
+  // 0 says nothing of YaRN's; every context of LongRoPE's is longer.
+  yarn.original_context =
+      static_cast<double>(rope->original_context > 0 ? rope->original_context : context_length);
   ASSIGN_OR_RETURN(yarn.beta_fast, keys.PositiveOr("rope.scaling.yarn_beta_fast", yarn.beta_fast));
   ASSIGN_OR_RETURN(yarn.beta_slow, keys.PositiveOr("rope.scaling.yarn_beta_slow", yarn.beta_slow));
   ASSIGN_OR_RETURN(const double multiplier,
@@ -89,9 +91,8 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
         absl::StrCat("'", keys.Key("rope.dimension_count"), "' must be even, got ", rope->dim));
   }
   ASSIGN_OR_RETURN(rope->base, keys.PositiveOr("rope.freq_base", 10000));
-  ASSIGN_OR_RETURN(const int64_t original,
-                   keys.IntOr("rope.scaling.original_context_length", 0, int64_t{1} << 30, 0));
-  rope->original_context = original > 0 ? original : context_length;
+  ASSIGN_OR_RETURN(rope->original_context, keys.IntOr("rope.scaling.original_context_length", 0,
+                                                      int64_t{1} << 30, context_length));
   // As llama.cpp reads them: without a type a factor is linear, and 0 is no factor; "scale_linear"
   // is what converters wrote before.
   std::string scaling = "linear";
@@ -109,7 +110,7 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
   ASSIGN_OR_RETURN(rope->magnitude, keys.PositiveOr("rope.scaling.attn_factor", 1));
   rope->factors = "rope_freqs";
   if (scaling == "longrope") UseLongRope(rope);
-  if (scaling == "yarn") return ReadYarn(keys, rope);
+  if (scaling == "yarn") return ReadYarn(keys, context_length, rope);
   return absl::OkStatus();
 }
 

@@ -656,6 +656,8 @@ TEST_F(FamilyTest, Mistral3GrowsItsQueriesBeyondTheOriginalContext) {
   EXPECT_TRUE(spec.layers[0].attention()->tempered);
   EXPECT_EQ(spec.temperature.length, 128);
   EXPECT_NEAR(spec.temperature.beta, 0.1, 1e-9);
+  Set("rope.scaling.original_context_length", uint64_t{0});
+  EXPECT_THAT(Refusal(), HasSubstr("original_context_length' must be 1 to"));
 }
 
 TEST_F(FamilyTest, Olmo3SlowsDownOnlyTheLayersThatSeeEverything) {

@@ -85,7 +85,7 @@ TEST(RopeScalingTest, YarnsFactorsMayBeStated) {
   EXPECT_FALSE(yarn.Load().ok());
 }
 
-TEST(RopeScalingTest, AnOriginalContextOfZeroIsNone) {
+TEST(RopeScalingTest, AnOriginalContextOfZeroIsNoneOfYarns) {
   SmallModel yarn = Varied();
   yarn.Set(kType, std::string("yarn"));
   yarn.Set(kFactor, 8.0f);
@@ -94,6 +94,24 @@ TEST(RopeScalingTest, AnOriginalContextOfZeroIsNone) {
   EXPECT_EQ(Logits(yarn), expected);
   yarn.Set("llama.rope.scaling.original_context_length", uint32_t{16});
   EXPECT_NE(Logits(yarn), expected);
+}
+
+TEST(RopeScalingTest, EveryContextIsLongerThanZeroTokens) {
+  SmallModel longrope = Varied();
+  const auto fill = longrope.fill;
+  longrope.fill = [fill](const std::string& name, uint64_t i) {
+    if (name == "rope_factors_long.weight") return 4.0f;
+    return name == "rope_factors_short.weight" ? 2.0f : fill(name, i);
+  };
+  longrope.Set(kType, std::string("longrope"));
+  longrope.tensors["rope_factors_long.weight"] = {{4}};
+  longrope.tensors["rope_factors_short.weight"] = {{4}};
+  const std::vector<float> by_short = Logits(longrope);
+  longrope.Set("llama.rope.scaling.original_context_length", uint32_t{16});
+  const std::vector<float> by_long = Logits(longrope);
+  ASSERT_NE(by_long, by_short);
+  longrope.Set("llama.rope.scaling.original_context_length", uint32_t{0});
+  EXPECT_EQ(Logits(longrope), by_long);
 }
 
 TEST(RopeScalingTest, NoneAndZeroAndOneScaleNothing) {
