@@ -363,12 +363,15 @@ absl::Status TokenizerKeys::AddSpecialTokens(const HfObject& config, const HfObj
   // Some embed with another token behind their texts than the one that ends answers.
   if (embeds && ends.last >= 0 && ends.last != eos) eot = std::exchange(eos, ends.last);
   if (generation != nullptr && generation->Find("eos_token_id") != nullptr) {
-    const Json& ids = *generation->Find("eos_token_id");
-    for (size_t i = 0; ids.is_array() && i < ids.size() && eot < 0; ++i) {
-      const Json& id = ids.array()[i];
+    const Json& given = *generation->Find("eos_token_id");
+    std::vector<int64_t> all;
+    for (const Json& id : given.is_array() ? given.array() : Json::Array{given}) {
       const bool valid = id.is_unsigned() && id.unsigned_integer() < vocabulary_.tokens.size();
-      if (valid && id.integer() != eos) eot = id.integer();
+      if (!valid) continue;
+      all.push_back(id.integer());
+      if (eot < 0 && id.integer() != eos) eot = id.integer();
     }
+    if (!all.empty()) Put("eos_token_ids", std::move(all));
   }
   if (generation != nullptr && generation->Find("suppress_tokens") != nullptr) {
     const Json& ids = *generation->Find("suppress_tokens");

@@ -47,18 +47,26 @@ TEST(HfTokenizerTest, WhatIsNeverSaidStandsBesideTheEnds) {
   folder.Write("tokenizer.json", R"({"pre_tokenizer":{"type":"ByteLevel"},"model":)"
                                  R"({"type":"BPE","merges":[],"vocab":{"a":0,"b":1,"c":2}}})");
   const Json config = Json::MakeObject();
-  auto suppressed = [&] {
+  auto read = [&](const char* key) {
     Metadata metadata;
     const absl::Status status = AddHfTokenizer(folder.path(), HfObject(config, "config.json"),
                                                /*vocab=*/3, /*embeds=*/false, &metadata);
     EXPECT_TRUE(status.ok()) << status;
-    return metadata.GetInts("tokenizer.ggml.suppress_tokens").value_or(std::vector<int64_t>());
+    return metadata.GetInts(key).value_or(std::vector<int64_t>());
   };
+  auto suppressed = [&] { return read("tokenizer.ggml.suppress_tokens"); };
+  auto ends = [&] { return read("tokenizer.ggml.eos_token_ids"); };
   EXPECT_EQ(suppressed(), std::vector<int64_t>());
   folder.Write("generation_config.json", R"({"suppress_tokens":[2,"b",0]})");
   EXPECT_EQ(suppressed(), (std::vector<int64_t>{2, 0}));
   folder.Write("generation_config.json", R"({"suppress_tokens":null})");
   EXPECT_EQ(suppressed(), std::vector<int64_t>());
+  // As many as it says, be it one or a list.
+  EXPECT_EQ(ends(), std::vector<int64_t>());
+  folder.Write("generation_config.json", R"({"eos_token_id":[1,"b",0,2,9]})");
+  EXPECT_EQ(ends(), (std::vector<int64_t>{1, 0, 2}));
+  folder.Write("generation_config.json", R"({"eos_token_id":2})");
+  EXPECT_EQ(ends(), std::vector<int64_t>{2});
 }
 
 struct TokenizerCase {
