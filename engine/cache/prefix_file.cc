@@ -1,6 +1,7 @@
 #include "engine/cache/prefix_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/file.h"
 #include "engine/base/json.h"
@@ -81,6 +83,20 @@ bool IsPartName(absl::string_view name) {
   if (is_of_prefix && words.size() == 4) return IsHex(words[2], kPartDigits);
   return is_of_prefix && words.size() == 5 && absl::SimpleAtoi(words[2], &number) &&
          absl::SimpleAtoi(words[3], &number);
+}
+
+// Whether an earlier version, which holds no lock, may be writing the part: its name has the number
+// of a process that lives. That may be another one's by now.
+bool MayBeOfEarlierVersion(const std::string& path) {
+  constexpr absl::Duration kLongestWrite = absl::Hours(1);
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(absl::string_view(path).substr(path.rfind('/') + 1), '.');
+  int32_t process = 0;
+  if (words.size() != 5 || !absl::SimpleAtoi(words[2], &process) || process <= 0) return false;
+  if (kill(process, 0) != 0 && errno == ESRCH) return false;
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 &&
+         absl::Now() - absl::TimeFromTimespec(info.st_mtim) < kLongestWrite;
 }
 
 // Paths in a folder whose names are such.
@@ -278,20 +294,18 @@ std::vector<std::string> ListPrefixFiles(const std::string& folder) {
 
 std::vector<PrefixFileUse> ListPrefixUse(const std::string& folder) {
   std::vector<PrefixFileUse> use;
-  const auto add = [&use](std::string path, bool is_part) {
-    struct stat info;
-    if (lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
-    use.push_back({std::move(path), info.st_size, absl::TimeFromTimespec(info.st_mtim), is_part});
-  };
   for (std::string& path : ListPrefixFiles(folder)) {
-    if (BeginsLikeOne(path)) add(std::move(path), false);
+    struct stat info;
+    if (!BeginsLikeOne(path) || lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    use.push_back({std::move(path), info.st_size, absl::TimeFromTimespec(info.st_mtim)});
   }
-  for (std::string& path : Listed(folder, IsPartName)) add(std::move(path), true);
   return use;
 }
 
 void RemoveLeftovers(const std::string& folder) {
-  for (const std::string& path : Listed(folder, IsPartName)) LockedPart::RemoveLeftover(path);
+  for (const std::string& path : Listed(folder, IsPartName)) {
+    if (!MayBeOfEarlierVersion(path)) LockedPart::RemoveLeftover(path);
+  }
 }
 
 }  // namespace lm

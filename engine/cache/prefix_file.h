@@ -73,9 +73,8 @@ struct PrefixFileUse {
   std::string path;
   int64_t bytes = 0;
   absl::Time used;
-  bool is_part = false;  // is being written, and stays
 };
-// Those that begin like a stored prefix, and parts.
+// Those that begin like a stored prefix.
 std::vector<PrefixFileUse> ListPrefixUse(const std::string& folder);
 // Removes what writers that are no more have left in a folder.
 void RemoveLeftovers(const std::string& folder);

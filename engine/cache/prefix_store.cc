@@ -412,7 +412,7 @@ void PrefixStore::MakeRoom() {
   int64_t bytes = 0;
   for (const PrefixFileUse& file : files) bytes += file.bytes;
   for (size_t i = 0; i < files.size() && bytes > options_.max_bytes; ++i) {
-    if (!files[i].is_part && unlink(files[i].path.c_str()) == 0) bytes -= files[i].bytes;
+    if (unlink(files[i].path.c_str()) == 0) bytes -= files[i].bytes;
   }
 }
 

@@ -22,6 +22,7 @@ constexpr absl::Duration kLongestBatchTransfer = absl::Hours(6);
 constexpr uint64_t kMostAnswerBytes = uint64_t{64} << 30;
 constexpr absl::Duration kFirstLook = absl::Milliseconds(200);
 constexpr absl::Duration kLongestLook = absl::Seconds(20);
+constexpr absl::Duration kLongestRest = absl::Seconds(60);  // that a server asks for
 constexpr int kMostListed = 1000;
 constexpr char kBoundary[] = "sqlite-lm-7d1f0c9ab34e4f62";
 
@@ -174,6 +175,11 @@ class HttpBatchApi : public BatchApi {
       absl::Duration wait = absl::ZeroDuration();
       const absl::Status status = body(&wait);
       if (!absl::IsUnavailable(status) || failures >= options_.retries) return status;
+      // Longer than that nobody sits waiting: who asks again later finds everything as it was.
+      if (wait > kLongestRest) {
+        return absl::UnavailableError(absl::StrCat(
+            status.message(), " (it is to be asked again in ", absl::FormatDuration(wait), ")"));
+      }
       SleepUnless(std::max(pause, wait), cancel);
       if (cancel) return absl::CancelledError("the transfer was cancelled");
       pause = std::min(2 * pause, kLongestLook);

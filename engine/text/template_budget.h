@@ -89,7 +89,7 @@ class TemplateBudget {
   const int64_t max_steps_;
   const int64_t max_bytes_;
   const int64_t max_memory_;
-  const TemplateMemory memory_;
+  TemplateMemory memory_;
 };
 
 }  // namespace lm

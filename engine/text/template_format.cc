@@ -93,8 +93,11 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
   switch (conversion.letter) {
     case 'd':
     case 'i':
-      digits = value.is_integer() ? absl::StrCat(value.integer())
-                                  : Printed("%.0f", std::trunc(value.number()));
+      // Of an integer beyond 64 bits the text has its digits.
+      digits = value.is_integer() ? absl::StrCat(value.integer()) : value.FloatText();
+      if (digits.find_first_not_of("-0123456789") != digits.npos) {
+        digits = Printed("%.0f", std::trunc(value.number()));
+      }
       break;
     case 'x':
       if (!value.is_integer() || value.integer() < 0) return TemplateError("%x of this number");

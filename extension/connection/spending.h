@@ -59,6 +59,10 @@ class SpendingShare {
   SpendingShare(const SpendingShare&) = delete;
   SpendingShare& operator=(const SpendingShare&) = delete;
 
+  // The prompt, and what is known of an answer that nobody waits for any more.
+  void SettlePrompt(const Expense& answer) {
+    Settle({prompt_.tokens + answer.tokens, prompt_.cost + answer.cost});
+  }
   void Settle(const Expense& taken) {
     if (spending_ != nullptr) spending_->Settle(most_, taken);
     spending_.reset();

@@ -60,7 +60,10 @@
 // is set; $LM_PACK_CACHE and $LM_MODEL are seen from the working directory in which the process loaded
 // the extension.
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -128,7 +131,10 @@ class SettingsTable : public WritableTable {
     Settings settings = connection().settings();
     RETURN_IF_ERROR(settings.Set(key, value));
     if (key == "model" && connection().names().IsPath(settings.model.value_or(""))) {
-      ASSIGN_OR_RETURN(settings.model, AbsolutePath(key, *settings.model));
+      ASSIGN_OR_RETURN(std::string path, AbsolutePath(key, *settings.model));
+      std::error_code error;
+      // Else it may yet become a name of lm_models.
+      if (std::filesystem::exists(path, error)) settings.model = std::move(path);
     }
     if (key == "memo" && settings.memo.has_value()) {
       ASSIGN_OR_RETURN(settings.memo, connection().CheckMemo(*settings.memo));

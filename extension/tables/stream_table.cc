@@ -46,7 +46,7 @@ class StreamCursor : public TableCursor {
   absl::Status Filter(const TableArguments& args) override {
     Abandon();
     row_.reset();
-    rowid_ = 0;
+    rowid_ = num_tokens_ = 0;
     absl::StatusOr<std::optional<std::string>> prompt = args.Text(0);
     if (prompt.ok() && !prompt->has_value()) return absl::OkStatus();
     absl::StatusOr<std::optional<std::string>> system = args.Text(1);
@@ -105,6 +105,7 @@ class StreamCursor : public TableCursor {
   void Abandon() {
     if (request_ != nullptr) request_->Cancel();
     request_.reset();
+    if (share_ != nullptr) share_->SettlePrompt(ExpenseOf(0, num_tokens_, options_.model->prices));
     share_.reset();
   }
 
@@ -123,6 +124,7 @@ class StreamCursor : public TableCursor {
       if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
         work->CountAnswer(/*ok=*/true, token->token >= 0 ? 1 : 0);
       }
+      num_tokens_ += token->token >= 0 ? 1 : 0;
       row_ = Row{.token = *std::move(token)};
       return absl::OkStatus();
     }
@@ -146,6 +148,7 @@ class StreamCursor : public TableCursor {
   CallOptions options_;
   std::shared_ptr<Request> request_;  // null: no more tokens come
   std::unique_ptr<SpendingShare> share_;
+  int64_t num_tokens_ = 0;  // of the answer, so far
   std::optional<Row> row_;
   int64_t rowid_ = 0;
 };

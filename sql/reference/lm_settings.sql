@@ -16,7 +16,7 @@
 --   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost, speculate     as in the options of a call, which go before them
 -- on_error, where it is set here, is that of jobs and of tables of answers (lm_each, lm_query), too, which keep a row's
 -- error beside it unless somebody says otherwise ("error" ends them at the first one).
--- A relative path is made absolute when it is set; $LM_PACK_CACHE and $LM_MODEL are seen from the working directory in
+-- A relative path is made absolute when it is set (that of a model where there is such a file); $LM_PACK_CACHE and $LM_MODEL are seen from the working directory in
 -- which the process loaded the extension.
 
 SELECT group_concat(key) FROM temp.lm_settings;

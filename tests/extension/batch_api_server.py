@@ -45,7 +45,7 @@ class BatchServer(ChatServer):
         self.kill_at = None
         self.steps = 0
         self.cuts = 0  # of downloads: so many break off half-way
-        self.rests_until = 0  # of time.monotonic(); whoever comes before is to come back in a second
+        self.rests_until, self.rest = 0, 1  # of time.monotonic(); whoever comes before is to come back in so many seconds
         self.while_asked = lambda: None  # called while somebody asks for a batch
         self.state_lock = threading.Lock()
 
@@ -125,7 +125,7 @@ class BatchHandler(Handler):
         if parts[0] not in ("files", "batches"):
             return super().do_GET()
         if time.monotonic() < self.server.rests_until:
-            return self.whole(429, {"error": {"message": "slow down"}}, Retry_After="1")
+            return self.whole(429, {"error": {"message": "slow down"}}, Retry_After=str(self.server.rest))
         if len(parts) == 1:
             return self.reply(lambda: self.page(parts[0], query))
         if parts[0] == "batches":

@@ -284,7 +284,11 @@ class BatchTest(unittest.TestCase):
         _, db = self.make(5)
         self.register(db, server, retries=1)
         self.assertEqual(self.submit(db), [("batch_1", "submitted", 5)])
-        server.rests_until = time.monotonic() + 0.9
+        server.rests_until, server.rest = time.monotonic() + 60, 3600
+        began = time.monotonic()
+        self.fails(db, "SELECT done FROM lm_batch_poll('label')", "slow down.*to be asked again in 1h")
+        self.assertLess(time.monotonic() - began, 20)
+        server.rests_until, server.rest = time.monotonic() + 0.9, 1
         self.assertEqual(harness.value(db, "SELECT done FROM lm_batch_poll('label')"), 5)
 
     def test_a_job_that_is_begun_anew_has_no_batches(self):

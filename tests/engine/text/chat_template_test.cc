@@ -237,6 +237,7 @@ TEST(ChatTemplateTest, IntegersBeyond64BitsKeepTheirDigits) {
               absl::StrCat("«", digits, digits, "»"));
     EXPECT_EQ(Render("{{ tools | tojson }}", "", "", options).Text(),
               absl::StrCat("[", digits, "]"));
+    EXPECT_EQ(Render("{{ '%d' % tools[0] }}", "", "", options).Text(), digits);
   }
 }
 
