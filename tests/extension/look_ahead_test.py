@@ -57,12 +57,12 @@ class LookAheadTest(unittest.TestCase):
     def test_a_statement_that_goes_on_behind_many_remembered_answers(self):
         connection = self.connect("on")
         connection.execute("CREATE TABLE many AS SELECT value AS id, 'note ' || value AS body FROM (WITH RECURSIVE c(value) AS "
-                           "(SELECT 1 UNION ALL SELECT value + 1 FROM c LIMIT 7000) SELECT * FROM c)")
+                           "(SELECT 1 UNION ALL SELECT value + 1 FROM c LIMIT 12000) SELECT * FROM c)")
         count = "SELECT count(lm_if(body, 'Is it even?')) FROM many WHERE id <= ?"
-        self.assertEqual(harness.value(connection, count, 5500), 5500)
+        self.assertEqual(harness.value(connection, count, 10500), 10500)
         foreseen = "SELECT foreseen FROM lm_stats WHERE phase = 'decode'"
         before = harness.value(connection, foreseen)
-        self.assertEqual(harness.value(connection, count, 7000), 7000)
+        self.assertEqual(harness.value(connection, count, 12000), 12000)
         self.assertGreater(harness.value(connection, foreseen) - before, 1200)
         connection.close()
 
