@@ -52,10 +52,14 @@ class TemplateBudget {
     steps_ += count;
     return steps_ <= max_steps_ ? Work(count, count * kBytesPerStep) : TooManySteps();
   }
-  // The same for bytes of text that are read, copied or made.
+  // The same for bytes of text that are copied or made, and for those that are only looked at.
   absl::Status Bytes(int64_t count) {
     bytes_ += count;
     return bytes_ <= max_bytes_ ? Work(count, count) : TooManyBytes();
+  }
+  absl::Status Looks(int64_t count) {
+    bytes_ += count;
+    return bytes_ <= max_bytes_ ? Work(count, 0) : TooManyBytes();
   }
 
   // Called by what calls itself, on the thread that made the budget.

@@ -58,7 +58,8 @@ Result Strip(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("strip", {"chars"}));
   ASSIGN_OR_RETURN(auto characters, OptionalText(arguments, 0, "chars"));
   const int64_t looks = 1 + static_cast<int64_t>(characters.value_or("").size() / 16);
-  RETURN_IF_ERROR(budget->Bytes(looks * value.text().size()));
+  RETURN_IF_ERROR(budget->Looks(looks * value.text().size()));
+  RETURN_IF_ERROR(budget->Bytes(value.text().size()));
   return Value::String(StripText(value.text(), characters, sides));
 }
 
@@ -113,7 +114,8 @@ Result Replace(const Value& value, const Arguments& arguments, Budget* budget) {
 template <TextCase wanted>
 Result Case(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a method", {}));
-  RETURN_IF_ERROR(budget->Bytes(16 * value.text().size()));
+  RETURN_IF_ERROR(budget->Looks(13 * value.text().size()));
+  RETURN_IF_ERROR(budget->Bytes(3 * value.text().size()));  // "ß" is "SS", "ΐ" three characters
   return Value::String(ChangeCase(value.text(), wanted));
 }
 
@@ -123,7 +125,7 @@ Result Affix(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check(at_start ? "startswith" : "endswith", {"affix"}));
   const Value* affix = arguments.Find(0, "affix");
   auto has = [&](const Value& part) -> absl::StatusOr<bool> {
-    RETURN_IF_ERROR(budget->Bytes(std::min(value.text().size(), part.text().size())));
+    RETURN_IF_ERROR(budget->Looks(std::min(value.text().size(), part.text().size())));
     return at_start ? absl::StartsWith(value.text().bytes(), part.text().bytes())
                     : absl::EndsWith(value.text().bytes(), part.text().bytes());
   };
@@ -164,7 +166,7 @@ Result Find(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("find or index", {"sub"}));
   ASSIGN_OR_RETURN(const TemplateText* part, TextAt(arguments, 0, "sub"));
   const absl::string_view bytes = value.text().bytes();
-  RETURN_IF_ERROR(budget->Bytes(2 * bytes.size()));
+  RETURN_IF_ERROR(budget->Looks(2 * bytes.size()));
   ASSIGN_OR_RETURN(const size_t found, Place(bytes, part->bytes(), from_right, budget));
   if (found != absl::string_view::npos) {
     return Value::Integer(CountCharacters(bytes.substr(0, found)));
@@ -177,7 +179,7 @@ Result Count(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("count", {"sub"}));
   ASSIGN_OR_RETURN(const TemplateText* part, TextAt(arguments, 0, "sub"));
   const absl::string_view bytes = value.text().bytes();
-  RETURN_IF_ERROR(budget->Bytes(bytes.size()));
+  RETURN_IF_ERROR(budget->Looks(bytes.size()));
   if (part->empty()) return Value::Integer(CountCharacters(bytes) + 1);
   int64_t count = 0;
   for (size_t pos = 0; (pos = FindFirst(bytes, part->bytes(), pos)) != absl::string_view::npos;) {
@@ -192,7 +194,7 @@ template <bool (*holds)(uint32_t)>
 Result All(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a method", {}));
   const absl::string_view bytes = value.text().bytes();
-  RETURN_IF_ERROR(budget->Bytes(16 * bytes.size()));
+  RETURN_IF_ERROR(budget->Looks(16 * bytes.size()));
   for (size_t pos = 0; pos < bytes.size();) {
     if (!holds(DecodeUtf8(bytes, &pos))) return Value::Bool(false);
   }
@@ -207,7 +209,7 @@ template <bool upper>
 Result IsCase(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a method", {}));
   const absl::string_view bytes = value.text().bytes();
-  RETURN_IF_ERROR(budget->Bytes(16 * bytes.size()));
+  RETURN_IF_ERROR(budget->Looks(16 * bytes.size()));
   bool any = false;
   for (size_t pos = 0; pos < bytes.size();) {
     const size_t begin = pos;

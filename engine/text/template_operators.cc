@@ -137,7 +137,7 @@ absl::StatusOr<bool> Contains(const TemplateValue& a, const TemplateValue& conta
                               TemplateBudget* budget) {
   if (container.Is(Kind::kString)) {
     if (!a.Is(Kind::kString)) return NoOperator(Operator::kIn, a, container);
-    RETURN_IF_ERROR(budget->Bytes(container.text().size()));
+    RETURN_IF_ERROR(budget->Looks(container.text().size()));
     return FindFirst(container.text().bytes(), a.text().bytes()) != absl::string_view::npos;
   }
   if (container.Is(Kind::kDict)) {

@@ -372,6 +372,12 @@ TEST(ChatTemplateTest, LookingForATextTakesNoMoreTimeThanItsSize) {
         "text.partition(part ~ 'b') | length"}) {
     EXPECT_NE(Render(absl::StrCat(start, "{{ ", look, " }}"), "", "").Text(), "") << look;
   }
+  // What makes no text, or a short one, is nothing that memory is short for.
+  EXPECT_EQ(Render("{{ ('a' * 35000000).find('b') }}", "", "").Text(), "-1");
+  EXPECT_EQ(Render("{% set text = 'a' * 5000000 %}{{ text.isalpha() }}{{ text.upper() | length }}",
+                   "", "")
+                .Text(),
+            "True5000000");
   for (const char* look : {"text.rfind(part ~ 'b')", "text.rsplit(part ~ 'b')",
                            "text.rpartition(part ~ 'b')", "text.strip(part)"}) {
     const std::string source = absl::StrCat(start, "{{ ", look, " }}");
