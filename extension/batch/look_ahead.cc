@@ -41,7 +41,7 @@ constexpr size_t kMostUnbegun = 65536;  // answers remembered before there is a 
 constexpr int64_t kStepsOfCall = 300;
 constexpr int64_t kStepsAtFirst = 200'000;
 constexpr int64_t kStepsEarned = 20'000;
-constexpr int64_t kWalksOfRemembered = 3;
+constexpr int64_t kWalksOfRemembered = 3;  // in calls; SQLite's own steps are some of it
 
 // The look-ahead of the statement that makes the call; nullptr where there is no memory.
 LookAhead* Of(const Call& call) {

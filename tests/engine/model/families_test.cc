@@ -573,15 +573,16 @@ TEST_F(FamilyTest, TheEpsilonOfNemotronHMayHaveAnotherName) {
   EXPECT_THAT(Refusal(), HasSubstr("nemotron_h.attention.layer_norm_rms_epsilon"));
 }
 
+struct WindowedFamily {
+  const char* architecture;
+  Describe describe;
+  int32_t layers;
+};
+
 TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
-  struct Case {
-    const char* architecture;
-    Describe describe;
-    int32_t layers;
-  };
-  for (const Case& c :
-       {Case{"exaone4", &DescribeExaone4, 64}, Case{"exaone-moe", &DescribeExaoneMoe, 12},
-        Case{"afmoe", &DescribeAfmoe, 12}}) {
+  for (const WindowedFamily& c : {WindowedFamily{"exaone4", &DescribeExaone4, 64},
+                                  WindowedFamily{"exaone-moe", &DescribeExaoneMoe, 12},
+                                  WindowedFamily{"afmoe", &DescribeAfmoe, 12}}) {
     SCOPED_TRACE(c.architecture);
     Begin(c.architecture, c.describe);
     Set("block_count", static_cast<uint64_t>(c.layers));
@@ -613,14 +614,9 @@ TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
 
 // As the converter of EXAONE 4.5 and K-EXAONE writes them.
 TEST_F(FamilyTest, WindowsNeedNotBeSaidOfBlocksThatAreNoLayers) {
-  struct Case {
-    const char* architecture;
-    Describe describe;
-    int32_t layers;
-  };
-  for (const Case& c :
-       {Case{"exaone4", &DescribeExaone4, 64}, Case{"exaone-moe", &DescribeExaoneMoe, 12},
-        Case{"step35", &DescribeStep35, 12}}) {
+  for (const WindowedFamily& c : {WindowedFamily{"exaone4", &DescribeExaone4, 64},
+                                  WindowedFamily{"exaone-moe", &DescribeExaoneMoe, 12},
+                                  WindowedFamily{"step35", &DescribeStep35, 12}}) {
     SCOPED_TRACE(c.architecture);
     Begin(c.architecture, c.describe);
     Set("block_count", static_cast<uint64_t>(c.layers + 2));
