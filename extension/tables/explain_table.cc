@@ -216,6 +216,9 @@ class ExplainCursor : public TableCursor {
     sqlite3* db = connection().db();
     absl::StatusOr<Statement> given = PrepareGivenChange(db, sql);
     *change = given.ok();
+    if (absl::IsInvalidArgument(given.status()) && !TargetOf(sql).empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("select_sql ", given.status().message()));
+    }
     if (!given.ok()) return PrepareSelectArgument(db, sql, "select_sql");
     if (sqlite3_bind_parameter_count(given->get()) > 0) {
       return absl::InvalidArgumentError(
