@@ -18,6 +18,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "engine/base/digest_lanes.h"
 
 namespace lm {
 
@@ -37,15 +38,13 @@ Digest DigestOf(absl::string_view bytes, uint64_t seed = 0);
 class Digester {
  public:
   // What every piece but the last has a multiple of.
-  static constexpr size_t kBlockBytes = 32;
+  static constexpr size_t kBlockBytes = kDigestBlockBytes;
 
   explicit Digester(uint64_t seed = 0);
   void Add(absl::string_view piece);
   Digest Finish();
 
  private:
-  void Take(const char* blocks, size_t count);
-
   uint64_t lanes_[4];
   uint64_t size_ = 0;
   char last_[kBlockBytes] = {};  // what is left of a block, zeros behind

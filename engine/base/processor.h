@@ -3,6 +3,8 @@
 #ifndef LM_ENGINE_BASE_PROCESSOR_H_
 #define LM_ENGINE_BASE_PROCESSOR_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/base/cpu_features.h"
@@ -15,6 +17,9 @@ std::vector<Isa> DetectIsas();
 
 // Tells the processor that its thread only waits for another's store.
 void PauseInSpin();
+
+// MixBlocks, as this processor does it best.
+void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count);
 
 }  // namespace lm
 

@@ -1,6 +1,7 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
+#include "engine/base/digest_lanes.h"
 #include "engine/base/processor.h"
 
 namespace lm {
@@ -16,5 +17,9 @@ std::vector<Isa> DetectIsas() {
 // "yield" does nothing on most processors; an instruction barrier takes about as long as x86's
 // pause.
 void PauseInSpin() { asm volatile("isb"); }
+
+void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
+  MixBlocks(lanes, blocks, count);
+}
 
 }  // namespace lm

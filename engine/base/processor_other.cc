@@ -1,9 +1,15 @@
 #include "engine/base/processor.h"
 
+#include "engine/base/digest_lanes.h"
+
 namespace lm {
 
 std::vector<Isa> DetectIsas() { return {Isa::kPortable}; }
 
 void PauseInSpin() {}
+
+void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
+  MixBlocks(lanes, blocks, count);
+}
 
 }  // namespace lm
