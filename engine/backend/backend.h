@@ -108,7 +108,7 @@ constexpr bool HasScales(DType kv_type) {
 //
 // kI8, kI16: a token's key of one head (its value alike) is x ~ s * q with one scale s and codes q
 // of so many bits (quantize_to_codes.h), those of kI16 up to kMostCode. The F32 scales of a block's
-// tokens, of one KV head, stand behind their codes.
+// tokens, of one KV head, stand behind their codes. Keys of kI8 are mixed first (mix_head.h).
 struct KvLayer {
   void* keys = nullptr;
   void* values = nullptr;
@@ -396,7 +396,9 @@ class Backend {
   // key_dim), in place, by the step's rope table; then stores k and v (T, kv_heads * value_dim) in
   // the cache, each token at its position of the step's block tables:
   //   (a, b) -> (a cos - b sin, a sin + b cos), each product and sum rounded in F32.
-  // Where k and v are empty only q turns: the layer's keys and values are another layer's.
+  // In a cache of kI8 q and k are mixed then, in place (MixHead), q with MixedQueryScale: Attention
+  // takes such queries.
+  // Where k and v are empty it is about q alone: the layer's keys and values are another layer's.
   virtual absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                       const KvLayer& layer) = 0;
 

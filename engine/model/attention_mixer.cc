@@ -52,12 +52,14 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
     RETURN_IF_ERROR(backend->Normalize(q, weights.q_norm.norm, q));
     return k.empty() ? absl::OkStatus() : backend->Normalize(k, weights.k_norm.norm, k);
   };
-  if (!spec.norms_after_turning) RETURN_IF_ERROR(norm_heads());
-  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, RopeOf(run, spec), kv));
-  if (spec.norms_after_turning) {  // and the normed keys take the place of those
-    RETURN_IF_ERROR(norm_heads());
-    RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, /*rope=*/{}, kv));
+  Rope rope = RopeOf(run, spec);
+  if (spec.norms_after_turning && rope.table >= 0) {  // they turn whole (DescribeModel)
+    RETURN_IF_ERROR(backend->Turn(q, spec.key_dim, rope));
+    if (!k.empty()) RETURN_IF_ERROR(backend->Turn(k, spec.key_dim, rope));
+    rope = {};
   }
+  RETURN_IF_ERROR(norm_heads());
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, rope, kv));
   if (run.stores_only) return Tensor();
   RETURN_IF_ERROR(Temper(run, spec, q));
   const Tensor out = run.Of(run.act.mixed, spec.out_cols());

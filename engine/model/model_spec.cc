@@ -325,7 +325,18 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf, std::optional<Pool
       return absl::InvalidArgumentError(
           absl::StrCat("'", keys.Key("feed_forward_length"), "' must be 1 or more, got 0"));
     }
-    if (layer.attention() == nullptr || layer.attention()->kv_heads > 0) continue;
+    const AttentionSpec* const attention = layer.attention();
+    if (attention == nullptr) continue;
+    if (attention->norms_after_turning && attention->rope >= 0) {
+      const int64_t turning = spec.ropes[attention->rope].dim;
+      if (turning != attention->key_dim) {
+        return absl::UnimplementedError(absl::StrCat(
+            "'", keys.Key("rope.dimension_count"), "': heads of ", spec.architecture,
+            " are normed after they have turned, and turn whole here: it must be ",
+            attention->key_dim, ", got ", turning));
+      }
+    }
+    if (attention->kv_heads > 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("attention.head_count_kv"), "' must be 1 or more, got 0"));
   }

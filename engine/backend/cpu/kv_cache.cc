@@ -4,6 +4,7 @@
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/kv_layout.h"
+#include "engine/backend/cpu/mix_heads.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -88,6 +89,10 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
         const float* angles = table->angles.data() + t * table->dim;
         RotateHeads(angles, table->dim, rope.pairing, dim, q.cols, q.row<float>(t));
         RotateHeads(angles, table->dim, rope.pairing, dim, k.cols, k.row<float>(t));
+      }
+      if (layer.dtype == DType::kI8) {
+        MixHeads(dim, MixedQueryScale(dim), q.cols, q.row<float>(t));
+        MixHeads(dim, 1, k.cols, k.row<float>(t));
       }
       if (k.empty()) continue;
       int64_t block = slots[t] / kKvBlockTokens;

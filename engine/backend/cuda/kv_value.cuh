@@ -85,18 +85,15 @@ LM_HOST_DEVICE void StoreKv(KvPart part, float value, int64_t dim, int64_t token
   }
 }
 
-// Stores a token's values in int8: QuantizeToInt8 of quantize_to_codes.h.
-LM_HOST_DEVICE void StoreKvInt8(const float* x, int64_t dim, int64_t token, void* head) {
-  uint32_t max_bits = 0;
-  for (int64_t i = 0; i < dim; ++i) {
-    const uint32_t bits = FloatToBits(x[i]) & 0x7fffffffu;
-    max_bits = bits > max_bits ? bits : max_bits;
-  }
-  const ActivationScale scale = ScaleActivations(max_bits);
-  int8_t* q = static_cast<int8_t*>(head) + token * dim;
-  for (int64_t i = 0; i < dim; ++i) {
-    q[i] = static_cast<int8_t>(QuantizeActivation(x[i], scale));
-  }
+// Stores one value, and the scale, of a token in a cache of int8: QuantizeToInt8 of
+// quantize_to_codes.h.
+LM_HOST_DEVICE void StoreKvCode(float value, const ActivationScale& scale, int64_t dim,
+                                int64_t token, int64_t i, void* head) {
+  static_cast<int8_t*>(head)[token * dim + i] =
+      static_cast<int8_t>(QuantizeActivation(value, scale));
+}
+LM_HOST_DEVICE void StoreKvScale(const ActivationScale& scale, int64_t dim, int64_t token,
+                                 void* head) {
   char* scales = static_cast<char*>(head) + kBlockTokens * dim;
   reinterpret_cast<float*>(scales)[token] = scale.s;
 }

@@ -1,5 +1,6 @@
 // Rotary positions, and storing, copying and clearing keys and values (kv_access.h).
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/mix_head.h"
 #include "engine/backend/reference/kv_access.h"
 #include "engine/backend/reference/reference_backend.h"
 #include "engine/base/status_macros.h"
@@ -34,12 +35,18 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, cons
       const RopeTable& table = step().ropes[rope.table];
       RotateHead(table.angles.data() + t * table.dim, table.dim, rope.pairing, head);
     };
-    for (int64_t begin = 0; begin < q.cols; begin += dim) rotate(q.row<float>(t) + begin);
+    const bool mixes = layer.dtype == DType::kI8;
+    for (int64_t begin = 0; begin < q.cols; begin += dim) {
+      float* const query = q.row<float>(t) + begin;
+      rotate(query);
+      if (mixes) MixHead(dim, MixedQueryScale(dim), query);
+    }
     if (k.empty()) continue;
     for (int64_t h = 0; h < layer.kv_heads; ++h) {
       float* key = k.row<float>(t) + h * dim;
       const float* value = v.row<float>(t) + h * layer.value_dim;
       rotate(key);
+      if (mixes) MixHead(dim, 1, key);
       const int64_t block = slots[t] / kKvBlockTokens, token = slots[t] % kKvBlockTokens;
       KvHeadOfBlock::Keys(layer, block, h).Store(token, key);
       KvHeadOfBlock::Values(layer, block, h).Store(token, value);

@@ -15,6 +15,7 @@
 #include "engine/backend/cuda/op_arithmetic.cuh"
 #include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/backend/cuda/weight_block.cuh"
+#include "engine/backend/mix_head.h"
 #include "engine/backend/quantize_to_codes.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/gguf/block_format.h"
@@ -146,6 +147,10 @@ void CheckRopeAndStore(RopePairing pairing) {
       cuda::RotatePair(rope.row(0)[2 * pair], rope.row(0)[2 * pair + 1], first, first + place.step);
     }
   }
+  if constexpr (kType == DType::kI8) {
+    for (int64_t h = 0; h < kHeads; ++h) MixHead(kDim, MixedQueryScale(kDim), q.row(0) + h * kDim);
+    for (int64_t h = 0; h < kKvHeads; ++h) MixHead(kDim, 1, k.row(0) + h * kDim);
+  }
   ExpectSameBits(wanted_q, q);
   ExpectSameBits(wanted_k, k);
   constexpr int64_t kBlock = kSlot / kKvBlockTokens, kToken = kSlot % kKvBlockTokens;
@@ -156,7 +161,15 @@ void CheckRopeAndStore(RopePairing pairing) {
       const float* values = row->row(0) + h * kDim;
       char* head = data->chars().data() + offset;
       if constexpr (kType == DType::kI8) {
-        cuda::StoreKvInt8(values, kDim, kToken, head);
+        uint32_t max_bits = 0;
+        for (int64_t i = 0; i < kDim; ++i) {
+          max_bits = std::max(max_bits, cuda::FloatToBits(values[i]) & 0x7fffffffu);
+        }
+        const cuda::ActivationScale scale = cuda::ScaleActivations(max_bits);
+        for (int64_t i = 0; i < kDim; ++i) {
+          cuda::StoreKvCode(values[i], scale, kDim, kToken, i, head);
+        }
+        cuda::StoreKvScale(scale, kDim, kToken, head);
       } else {
         for (int64_t i = 0; i < kDim; ++i) {
           cuda::StoreKv<kType>(part, values[i], kDim, kToken, i, head);

@@ -22,30 +22,33 @@ Matrix RandomRope(int64_t rows, int64_t rope_dim, Random* random) {
 TEST_P(KvCacheTest, RotatesAsTheReferenceToTheBit) {
   Random random(30);
   for (RopePairing pairing : {RopePairing::kAdjacent, RopePairing::kHalves}) {
-    for (int32_t head_dim : {8, 20, 64, 80, 128}) {
+    for (int32_t head_dim : {8, 20, 64, 80, 128, 512}) {
       for (int32_t rope_dim : {head_dim, head_dim / 4 * 2, 0}) {
-        SCOPED_TRACE(absl::StrCat("head_dim=", head_dim, " rope_dim=", rope_dim));
-        int64_t rows = random.Int(1, 20);
-        Matrix q = random.Normals(rows, 6 * head_dim), k = random.Normals(rows, 2 * head_dim);
-        Matrix v = random.Normals(rows, 2 * head_dim), rope = RandomRope(rows, rope_dim, &random);
-        std::vector<int64_t> slots;
-        for (int64_t t = 0; t < rows; ++t) slots.push_back((t * 7 + 3) % 64);
-        auto run = [&](Backend* backend, Matrix* q_out) {
-          DeviceKv kv(backend, DType::kF16, 2, 2, head_dim, head_dim, /*whole=*/true);
-          DeviceMatrix dq(backend, q, 1), dk(backend, k, 2), dv(backend, v, 3);
-          const StepTables step = StepAt(slots, {rope_dim, rope.values});
-          EXPECT_TRUE(backend->BeginStep(&step).ok());
-          EXPECT_TRUE(backend
-                          ->RopeAndStoreKv(dq.tensor(), dk.tensor(), dv.tensor(),
-                                           {.table = 0, .pairing = pairing}, kv.layer())
-                          .ok());
-          *q_out = dq.Download();
-          return dk.Download();
-        };
-        Matrix wanted_q(0, 0), got_q(0, 0);
-        Matrix wanted_k = run(reference(), &wanted_q);
-        ExpectMatches("RopeAndStoreKv", wanted_k, run(backend(), &got_q));
-        ExpectMatches("RopeAndStoreKv", wanted_q, got_q);
+        for (const DType dtype : KvTypes(*backend())) {
+          SCOPED_TRACE(
+              absl::StrCat("head_dim=", head_dim, " rope_dim=", rope_dim, " ", Traits(dtype).name));
+          int64_t rows = random.Int(1, 20);
+          Matrix q = random.Normals(rows, 6 * head_dim), k = random.Normals(rows, 2 * head_dim);
+          Matrix v = random.Normals(rows, 2 * head_dim), rope = RandomRope(rows, rope_dim, &random);
+          std::vector<int64_t> slots;
+          for (int64_t t = 0; t < rows; ++t) slots.push_back((t * 7 + 3) % 64);
+          auto run = [&](Backend* backend, Matrix* q_out) {
+            DeviceKv kv(backend, dtype, 2, 2, head_dim, head_dim, /*whole=*/true);
+            DeviceMatrix dq(backend, q, 1), dk(backend, k, 2), dv(backend, v, 3);
+            const StepTables step = StepAt(slots, {rope_dim, rope.values});
+            EXPECT_TRUE(backend->BeginStep(&step).ok());
+            EXPECT_TRUE(backend
+                            ->RopeAndStoreKv(dq.tensor(), dk.tensor(), dv.tensor(),
+                                             {.table = 0, .pairing = pairing}, kv.layer())
+                            .ok());
+            *q_out = dq.Download();
+            return dk.Download();
+          };
+          Matrix wanted_q(0, 0), got_q(0, 0);
+          Matrix wanted_k = run(reference(), &wanted_q);
+          ExpectMatches("RopeAndStoreKv", wanted_k, run(backend(), &got_q));
+          ExpectMatches("RopeAndStoreKv", wanted_q, got_q);
+        }
       }
     }
   }

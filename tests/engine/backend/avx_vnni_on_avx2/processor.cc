@@ -1,5 +1,7 @@
 #include "engine/base/processor.h"
 
+#include "engine/base/digest_lanes.h"
+
 namespace lm {
 
 // A processor that has AVX-VNNI; where not even its stand-ins can run, nothing is tested.
@@ -13,5 +15,9 @@ std::vector<Isa> DetectIsas() {
 }
 
 void PauseInSpin() { __builtin_ia32_pause(); }
+
+void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
+  MixBlocks(lanes, blocks, count);
+}
 
 }  // namespace lm
