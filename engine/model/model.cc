@@ -38,8 +38,8 @@ void AddAttention(const AttentionSpec& attention, ModelCost* cost) {
 }
 
 // How much faster a prompt's attention over a cache of int16 was than over one of F16, which is in
-// F32: on AVX2, AVX-VNNI and AVX-512 1.75, 1.58, 1.38 (tests/benchmarks/README.md, "Attention of
-// integers"). Of steps that decode, where it is a smaller part, 1.06 to 1.6.
+// F32: on AVX2, AVX-VNNI and AVX-512 1.75, 1.58, 1.38 (tests/benchmarks/attention_and_context.md,
+// "Attention of integers"). Of steps that decode, where it is a smaller part, 1.06 to 1.6.
 constexpr double kInt16AttentionSpeed = 1.5;
 
 ModelCost CostOf(const ModelSpec& spec, const Weights& weights, const CacheShape& cache,

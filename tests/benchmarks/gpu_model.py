@@ -42,7 +42,7 @@ GPUS = {"H200": 4.8e12, "H100": 3.35e12}
 MMA_SYNC = 0.62
 LATENCY_DRAM, LATENCY_L2 = 479 / CLOCK, 263 / CLOCK
 L2_RATE = 5.5e12  # chipsandcheese.com, "Nvidia's H100", measured on the PCIe card
-# What a kernel of a graph takes that does nothing, as CUPTI tells it on an H200 (1.7 to 1.9 us; README.md, "On a GPU"). As is
+# What a kernel of a graph takes that does nothing, as CUPTI tells it on an H200 (1.7 to 1.9 us; gpu.md). As is
 # commonly found, not measured here: of a launch by itself (2 to 4 us); a block's beginning and end (its index arithmetic, the last
 # barrier, what it stores).
 GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.8e-6, 3.0e-6, 0.8e-6

@@ -1,8 +1,8 @@
 // Products of signed bytes and many tokens on AVX2, after blocks have been split once for all of
 // them. vpmaddubsw takes unsigned bytes on one side, so a weight's sign must go over to the token.
-// vpsignb does that, but shares units with the two multiplications (tests/benchmarks/README.md),
-// which are what the loop waits for. An exclusive or with a mask of the negative weights runs on
-// others, too, and makes ~x of x, which is -x - 1:
+// vpsignb does that, but shares units with the two multiplications, which are what the loop waits
+// for (tests/benchmarks/cpu_products.md). An exclusive or with a mask of the negative weights runs
+// on others, too, and makes ~x of x, which is -x - 1:
 //
 //   sum(w * x) = sum(|w| * (x ^ mask)) + sum(|w| where w < 0)
 //

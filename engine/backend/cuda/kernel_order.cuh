@@ -12,7 +12,7 @@
 //
 // Small kernels let the next one begin at once. Products do not, so that it begins when they have
 // ended: blocks that take their places while they are at work cost more than they save (measured on
-// an H200: tests/benchmarks/README.md, "On a GPU").
+// an H200: tests/benchmarks/gpu.md).
 //
 // (tests/engine/backend/cuda_on_host has its own of all these, which complain of who does not.)
 #ifndef LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_
