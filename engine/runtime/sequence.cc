@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/backend/log_sum_exp.h"
 #include "engine/base/digest.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
@@ -23,25 +24,6 @@ constexpr double kNotAsked = std::numeric_limits<double>::quiet_NaN();
 bool IsInMask(absl::Span<const uint64_t> mask, int32_t token) {
   const size_t word = token / 64;
   return mask.empty() || (word < mask.size() && (mask[word] >> (token % 64) & 1) != 0);
-}
-
-// Of the tokens in the mask.
-double LogSumExp(absl::Span<const float> logits, absl::Span<const uint64_t> mask) {
-  double greatest = -std::numeric_limits<double>::infinity();
-  double sum = 0;
-  if (mask.empty()) {
-    greatest = *std::max_element(logits.begin(), logits.end());
-    for (float logit : logits) sum += std::exp(logit - greatest);
-    return greatest + std::log(sum);
-  }
-  const int32_t count = static_cast<int32_t>(logits.size());
-  for (int32_t token = 0; token < count; ++token) {
-    if (IsInMask(mask, token)) greatest = std::max(greatest, double{logits[token]});
-  }
-  for (int32_t token = 0; token < count; ++token) {
-    if (IsInMask(mask, token)) sum += std::exp(logits[token] - greatest);
-  }
-  return greatest + std::log(sum);
 }
 
 // Natural log of the probability of `token` among those of the mask; -infinity where it is none of
