@@ -178,11 +178,11 @@ int main(int argc, char** argv) {
         run(*command, *install, cwd=self.folder)
         return lambda *arguments: run(*command, *arguments, cwd=self.folder, **environment), program
 
-    def test_the_readmes_commands(self):
+    def test_the_guides_commands(self):
         """What needs neither apt nor a network of them; routes.py runs all."""
         self.require_native()
         self.require("sqlite3")
-        commands = routes.commands_of_readme()
+        commands = routes.commands_of_the_guide()
         for name in ("tarball", "wheel"):
             here = self.folder / name
             shutil.copytree(DIST, here)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Times each way to install sqlite-lm: in a bare Debian root, from nothing to the first labelled rows, with the commands that README.md has.
+"""Times each way to install sqlite-lm: in a bare Debian root, from nothing to the first labelled rows, with the commands that sql/guide/install.md has.
 
     debootstrap --variant=minbase --include=ca-certificates bookworm root http://deb.debian.org/debian && tar -cf bookworm.tar -C root .
     tests/package/routes.py build/package/dist bookworm.tar [tarball deb wheel npm source]
 
 As root. Every way gets a fresh copy of the root, runs in it with chroot, and prints a row of a Markdown table: seconds on the clock, seconds of
-the processors (user and system, of all that the commands started), and of which apt took; the rows that it ended with must be README's. What
+the processors (user and system, of all that the commands started), and of which apt took; the rows that it ended with must be that page's. What
 this machine needs to reach its package mirrors (resolv.conf, apt's configuration, certificates, variables named *_proxy, *_CERT*) is copied.
 `source` is what README's "Two commands" says, in a clone of this commit.
 """
@@ -27,9 +27,9 @@ def fail(text):
     sys.exit(f"routes.py: {text}")
 
 
-def commands_of_readme():
+def commands_of_the_guide():
     """Name -> commands; 'first' makes first.sql, '' is what all print."""
-    section = re.search(r"\n## Install it without a compiler\n(.*?)\n## ", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    section = re.search(r"\n## Install it without a compiler\n(.*?)\n## ", (ROOT / "sql/guide/install.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     blocks = re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
     named = {re.match(r"# (\w+)", text)[1]: text for kind, text in blocks if kind == "sh" and text.startswith("# ")}
     named["first"] = next(text for kind, text in blocks if text.startswith("cat >first.sql"))
@@ -87,7 +87,7 @@ def main():
     dist, base = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     environment = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
                    **{name: value for name, value in os.environ.items() if re.search("(?i)_proxy$|_CERT", name)}}
-    commands = commands_of_readme()
+    commands = commands_of_the_guide()
     print("| route | all, s | CPU s | apt, s | CPU s | the rest, s | CPU s |\n|---|---|---|---|---|---|---|")
     for name in sys.argv[3:] or ["tarball", "deb", "wheel", "npm", "source"]:
         measure(name, commands, dist, base, environment)
