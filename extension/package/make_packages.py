@@ -54,6 +54,13 @@ def mode_of(name):
     return 0o755 if name.endswith((".so", "/sqlite-lm")) or name == "sqlite-lm" else 0o644
 
 
+def pages():
+    """The README and what it leads to of sql/, by their names in the tree."""
+    return {str(path.relative_to(ROOT)): path.read_bytes()
+            for pattern in ("LICENSE", "README.md", "sql/*.md", "sql/guide/*.md", "sql/reference/*.sql", "sql/demo/*.svg")
+            for path in sorted(ROOT.glob(pattern))}
+
+
 class Files:
     """Contents of a package by their names in it."""
 
@@ -67,6 +74,10 @@ class Files:
     def add_all(self, prefix, paths):
         for path in paths:
             self.add(prefix + path.name, path.read_bytes())
+        return self
+
+    def add_pages(self):
+        self.contents.update(pages())
         return self
 
     def tar(self, path, prefix):
@@ -127,7 +138,10 @@ def make_debian_package(out, version, machine, library, program, model, newest, 
         (completion / "sqlite-lm").write_bytes(said_by(*emulator, home / "sqlite-lm", "completion", "bash"))
         shutil.copy(model, home)
         (path / "lm0.so").symlink_to("../sqlite-lm/lm0.so")  # so that `.load lm0` finds it
-        shutil.copy(ROOT / "README.md", documents)
+        for name, content in pages().items():
+            (documents / name).parent.mkdir(parents=True, exist_ok=True)
+            (documents / name).write_bytes(content)
+        (documents / "LICENSE").unlink()  # Debian's place for it is `copyright`
         (documents / "copyright").write_text(
             "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\n"
             "Copyright: 2026 The sqlite-lm authors\nLicense: Expat\n"
@@ -169,8 +183,8 @@ def make_wheels(out, version, machine, library, program, model):
                      f"[{module}]\nsqlite_lm = {name}\n")
 
 
-def make_cuda_packages(out, version, machine, library, model, documents):
-    Files().add("lm0.so", library).add_all("", [model, *documents]).tar(
+def make_cuda_packages(out, version, machine, library, model):
+    Files().add("lm0.so", library).add_all("", [model]).add_pages().tar(
         out / f"sqlite-lm-cuda-{version}-loadable-linux-{machine}.tar.gz", f"sqlite-lm-cuda-{version}/")
     wheel = Files().add("sqlite_lm_cuda/lm0.so", library).add_all("sqlite_lm_cuda/", [model])
     wheel.add_all("sqlite_lm_cuda/", [HERE / "python/sqlite_lm_cuda/__init__.py"])
@@ -182,7 +196,7 @@ def make_npm_packages(out, version, machine, library, model):
     platforms = [f"linux-{cpu}" for _, cpu in MACHINES.values()]
     here = f"linux-{MACHINES[machine][1]}"
     common = {"version": version, "description": SUMMARY, "license": "MIT", "keywords": ["sqlite", "llm", "extension"]}
-    main = Files().add_all("", [ROOT / "LICENSE", ROOT / "README.md", HERE / "npm/index.mjs", HERE / "npm/index.d.ts"])
+    main = Files().add_all("", [HERE / "npm/index.mjs", HERE / "npm/index.d.ts"]).add_pages()
     main.add("index.cjs", template(HERE / "npm/index.cjs", PLATFORMS='", "'.join(platforms)))
     main.add("package.json", json.dumps({
         "name": "sqlite-lm", **common, "main": "index.cjs", "types": "index.d.ts",
@@ -221,13 +235,12 @@ def main():
             binaries.append((stripped.read_bytes(), *check_library(stripped, arguments.readelf)))
     (library, needed, newest), (program, _, program_newest) = binaries
     newest = max(newest, program_newest)
-    documents = [ROOT / "LICENSE", ROOT / "README.md"]
     if arguments.cuda:
-        make_cuda_packages(out, version, machine, library, model, documents)
+        make_cuda_packages(out, version, machine, library, model)
     else:
-        Files().add("lm0.so", library).add("sqlite-lm", program).add_all("", [model, *documents]).tar(
+        Files().add("lm0.so", library).add("sqlite-lm", program).add_all("", [model]).add_pages().tar(
             out / f"sqlite-lm-{version}-loadable-linux-{machine}.tar.gz", f"sqlite-lm-{version}/")
-        static = Files().add_all("", [model, *documents]).add_all("lib/", [arguments.static])
+        static = Files().add_all("", [model]).add_pages().add_all("lib/", [arguments.static])
         static.add_all("include/lm/", sorted((ROOT / "include/lm").glob("*.h")))
         static.tar(out / f"sqlite-lm-{version}-static-linux-{machine}.tar.gz", f"sqlite-lm-{version}/")
         make_debian_package(out, version, machine, library, program, model, newest, shlex.split(arguments.emulator))
