@@ -1,5 +1,5 @@
 // GenerationOptions: how an answer is to be made. The JSON form is what SQL's last argument and the
-// C API take; docs of each option are in the README's table.
+// C API take; docs of each option are in sql/guide/options.md.
 #ifndef LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
 #define LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
 

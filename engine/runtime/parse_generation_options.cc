@@ -405,7 +405,7 @@ absl::Status UnknownOption(absl::string_view name, absl::Span<const std::string>
   } else if (!others.empty()) {
     absl::StrAppend(&message, absl::StrJoin(others, ", "), " and generate()'s are known");
   } else {
-    absl::StrAppend(&message, "the README has a table of those that are known");
+    absl::StrAppend(&message, "sql/guide/options.md has tables of those that are known");
   }
   return absl::InvalidArgumentError(message);
 }

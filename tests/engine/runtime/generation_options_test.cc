@@ -112,7 +112,7 @@ TEST(GenerationOptionsTest, UnknownKeysAreNamedWithTheNearest) {
   EXPECT_THAT(Refusal(R"({"maxtokens": 1})"), HasSubstr("'max_tokens'"));
   // One that is meant, not any.
   EXPECT_EQ(Refusal(R"({"colour": 1})"),
-            "unknown option 'colour'; the README has a table of those that are known");
+            "unknown option 'colour'; sql/guide/options.md has tables of those that are known");
   const std::vector<std::string> own = {"multi", "threshold"};
   EXPECT_EQ(UnknownOption("mutli", own).message(),
             "unknown option 'mutli'; the nearest known one is 'multi'");
