@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -58,6 +59,16 @@ absl::Status CheckDevices(absl::string_view devices) {
     }
   }
   return absl::OkStatus();
+}
+
+std::string WhyNoGpu() {
+  std::string why;
+  for (const DeviceInfo& info : ListDevices()) {
+    if (!absl::StrContains(info.device, ':')) continue;
+    if (info.unusable.empty()) return "";
+    if (why.empty()) why = absl::StrCat(info.device, " (", info.name, "): ", info.unusable);
+  }
+  return why;
 }
 
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers) {

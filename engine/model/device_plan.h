@@ -33,6 +33,10 @@ struct DeviceLayers {
 // "auto".
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers);
 
+// Why no GPU of those that there are can be used: of the first. Empty where one can, or none is
+// there.
+std::string WhyNoGpu();
+
 // The type of keys and values for such layers where `asked` is asked for: without that kI16 on
 // CPUs, which multiply its integers faster than floats, and kF16 where a GPU has some of the
 // layers. InvalidArgument for kI16 there.

@@ -124,6 +124,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
+  if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
   std::vector<const TensorInfo*> unchecked;
   const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled;
   ASSIGN_OR_RETURN(
@@ -250,9 +251,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
                      absl::IsFailedPrecondition(model.status()) ||
                      absl::IsUnavailable(model.status());
   if (options.device == "auto" && unfit) {
+    const std::string reason(model.status().message());
     ModelOptions on_cpu = options;
     on_cpu.device = "cpu";
     model = LoadModel(path, on_cpu, cancel);
+    if (model.ok()) (*model)->info_.device_reason = reason;
   }
   if (!model.ok() && model.status().message().find(path) == absl::string_view::npos) {
     return absl::Status(model.status().code(),

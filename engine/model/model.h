@@ -57,6 +57,7 @@ struct ModelInfo {
   std::string digest;        // of the file's contents: the same in every process
   std::string quantisation;  // the type most of the weights have, e.g. "Q8_0"
   std::string device;
+  std::string device_reason = {};  // why "auto" is the CPU although there is a GPU
   int64_t parameters = 0;
   int64_t weight_bytes = 0;  // with its adapters'
   int64_t kv_bytes = 0;      // reserved for the KV cache

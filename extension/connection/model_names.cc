@@ -163,6 +163,13 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
   }
   if (name == kDefaultName) {
     ASSIGN_OR_RETURN(source.path, FindDefaultModel());
+    if (IsHubReference(source.path)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("LM_MODEL is '", source.path,
+                       "': a model of the hub is fetched by INSERT INTO "
+                       "temp.lm_models(name, path) VALUES ('",
+                       kDefaultName, "', '", source.path, "')"));
+    }
     return source;
   }
   if (IsElsewhere(name)) {

@@ -26,6 +26,9 @@ std::string ModelHint(Connection& connection, const Generator& generator) {
     hints.push_back(file->Trouble());
   }
   if (connection.HasStrayed(generator)) hints.push_back(Strayed(generator.info()));
+  if (const std::string& why = generator.info().device_reason; !why.empty()) {
+    hints.push_back(absl::StrCat("device 'auto' is the CPU here: ", why));
+  }
   hints.push_back(connection.note());
   hints.push_back(connection.SchemaHint());
   std::erase(hints, "");

@@ -9,7 +9,7 @@
 
 namespace lm {
 
-// What is wrong with the file of the memo; that the connection asked a model which was made for one
+// What is wrong with the file of the memo; why no GPU is used though there is one; that the connection asked a model which was made for one
 // thing (engine/model/purpose.h) for something else. "" where there is nothing.
 std::string ModelHint(Connection& connection, const Generator& generator);
 

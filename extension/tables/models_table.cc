@@ -1,5 +1,5 @@
 // temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device,
-//                bytes, status, constraints, pack_cache): the models of this connection, by name
+//                bytes, status, constraints, pack_cache, device_reason): the models of this connection, by name
 //
 //   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   INSERT INTO temp.lm_models(name, path, options)
@@ -125,6 +125,7 @@ class ModelsTable : public WritableTable {
     kStatus = 9,
     kConstraints,
     kPackCache,
+    kDeviceReason,
     kNumColumns
   };
 
@@ -135,7 +136,8 @@ class ModelsTable : public WritableTable {
     return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT HIDDEN, "
            "architecture TEXT HIDDEN, parameters INTEGER HIDDEN, quantisation TEXT HIDDEN, "
            "context INTEGER HIDDEN, device TEXT HIDDEN, bytes INTEGER HIDDEN, "
-           "status TEXT HIDDEN, constraints TEXT HIDDEN, pack_cache TEXT HIDDEN)";
+           "status TEXT HIDDEN, constraints TEXT HIDDEN, pack_cache TEXT HIDDEN, "
+           "device_reason TEXT HIDDEN)";
   }
   int num_writable() const override { return kArchitecture; }
 
@@ -223,7 +225,8 @@ class ModelsTable : public WritableTable {
                        {info.architecture, info.parameters, info.quantisation,
                         int64_t{info.context_length}, info.device, info.weight_bytes, "ready"});
       row.cells.push_back(ConstraintsOf(*generator));
-      if (!info.pack_cache.empty()) row.cells.push_back(info.pack_cache);
+      row.cells.push_back(info.pack_cache.empty() ? Cell() : Cell(info.pack_cache));
+      row.cells.push_back(info.device_reason.empty() ? Cell() : Cell(info.device_reason));
     }
     row.cells.resize(kNumColumns);
     if (generator == nullptr && !model.status.empty()) row.cells[kStatus] = model.status;

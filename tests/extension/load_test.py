@@ -143,6 +143,12 @@ class LoadTest(unittest.TestCase):
                 done = shell(f"SELECT path, ({ANSWER}) IS NOT NULL FROM temp.lm_models")
                 self.assertEqual(done.stdout, f"{place}/debian-notes.gguf|1\n", done.stderr)
 
+    @harness.needs_shell
+    def test_a_model_of_the_hub_is_not_fetched_by_the_environment(self):
+        done = subprocess.run(["sqlite3", ":memory:", f".load {harness.LM0}", ANSWER], env=os.environ | {"LM_MODEL": "hf:o/m:Q4_K_M"},
+                              capture_output=True, text=True)
+        self.assertIn("INSERT INTO temp.lm_models(name, path) VALUES ('default', 'hf:o/m:Q4_K_M')", done.stderr)
+
     def test_a_model_file_that_is_replaced_is_loaded_anew(self):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.gguf"

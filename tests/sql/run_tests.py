@@ -57,7 +57,8 @@ def shown(value):
 
 def texts_of_sources():
     """All of the C++ sources, adjacent string literals joined and their quotes as they are said."""
-    sources = (path.read_text() for folder in ("engine", "extension") for path in sorted((ROOT / folder).rglob("*.[ch]*")))
+    files = (path for folder in ("engine", "extension") for path in sorted((ROOT / folder).rglob("*")))
+    sources = (path.read_text() for path in files if path.suffix in {".cc", ".h"})
     return "\n".join(re.sub(r'"\s*\n\s*"', "", source).replace('\\"', '"') for source in sources)
 
 

@@ -140,6 +140,7 @@ TEST_F(FullDeviceTest, AModelThatDoesNotFitIsAnErrorOfTheLoad) {
     const auto elsewhere = LoadOn("auto", 1 << 22);
     ASSERT_TRUE(elsewhere.ok()) << elsewhere.status();
     EXPECT_EQ((*elsewhere)->info().device, "cpu");
+    EXPECT_THAT((*elsewhere)->info().device_reason, HasSubstr("cuda:0: cannot allocate "));
   }
   EXPECT_THAT(errors, testing::Contains(HasSubstr("the memory of a step: cuda:0: ")));
   EXPECT_THAT(errors, testing::Contains(HasSubstr("the KV cache (kv_bytes): cuda:0: ")));
@@ -186,6 +187,7 @@ TEST_F(FullDeviceTest, AutoIsTheCpuWhereTheGpuRunsNoKernels) {
   const auto model = LoadOn("auto", 1 << 22);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->info().device, "cpu");
+  EXPECT_THAT((*model)->info().device_reason, HasSubstr("compute capability 9.0"));
 }
 
 }  // namespace
