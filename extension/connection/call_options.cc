@@ -78,14 +78,18 @@ absl::Status CheckCallOptions(absl::string_view json) {
 }
 
 absl::StatusOr<CallOptions> ReadCallOptions(
-    const std::optional<std::string>& json,
+    const std::optional<std::string>& json, OptionsCache& cache,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string&)> use,
     const CallDefaults& defaults) {
-  GenerationOptions named;
-  if (json.has_value()) RETURN_IF_ERROR(Parse(*json, &named));
+  auto read = [&](const std::string& settings, const CallDefaults& own) {
+    return cache.Get(settings, json, own, [&] { return Over(settings, json, own); });
+  };
+  ASSIGN_OR_RETURN(const std::shared_ptr<const GenerationOptions> alone, read("", {}));
   CallOptions options;
-  ASSIGN_OR_RETURN(options.model, use(named.model));
-  ASSIGN_OR_RETURN(options.generation, Over(options.model->options, json, defaults));
+  ASSIGN_OR_RETURN(options.model, use(alone->model));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const GenerationOptions> all,
+                   read(options.model->options, defaults));
+  options.generation = *all;
   RETURN_IF_ERROR(CheckBudget(options));
   RETURN_IF_ERROR(options.generator().AdaptersOf(options.generation).status());
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
@@ -103,7 +107,8 @@ absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& js
   ASSIGN_OR_RETURN(
       CallOptions options,
       ReadCallOptions(
-          json, [&connection](const std::string& reference) { return connection.Use(reference); },
+          json, connection.options_cache(),
+          [&connection](const std::string& reference) { return connection.Use(reference); },
           defaults));
   RETURN_IF_ERROR(connection.examples().Resolve(&options.generation));
   connection.NoteSchema(options.generation.constraint);

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "extension/connection/connection.h"
+#include "extension/connection/options_cache.h"
 
 namespace lm {
 
@@ -27,17 +28,10 @@ struct CallOptions {
   absl::StatusOr<const Tokenizer*> tokenizer() const { return generator().tokenizer(); }
 };
 
-// What a function's options are where neither they nor the settings say so.
-struct CallDefaults {
-  OnError on_error = OnError::kError;
-  Priority priority = Priority::kBatch;
-  OnLength on_length = OnLength::kCut;
-};
-
 // Reads the JSON object `json`, if there is one, over the settings' and the function's defaults.
-// `use` finds the model that it names.
+// `use` finds the model that it names; `cache` is the connection's.
 absl::StatusOr<CallOptions> ReadCallOptions(
-    const std::optional<std::string>& json,
+    const std::optional<std::string>& json, OptionsCache& cache,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string& reference)>
         use,
     const CallDefaults& defaults = {});

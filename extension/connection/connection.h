@@ -16,6 +16,7 @@
 #include "extension/connection/example_sets.h"
 #include "extension/connection/field_census.h"
 #include "extension/connection/model_names.h"
+#include "extension/connection/options_cache.h"
 #include "extension/connection/settings.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/sqlite_api.h"
@@ -59,6 +60,8 @@ class Connection {
 
   ExampleSets& examples() { return examples_; }
   const ExampleSets& examples() const { return examples_; }
+
+  OptionsCache& options_cache() { return options_cache_; }
 
   // The model called `reference` (see ModelNames::Resolve), loaded if it is not. A file that was
   // replaced since is loaded anew. FailedPrecondition in a forked child of the process that opened
@@ -141,6 +144,7 @@ class Connection {
   Settings settings_;
   ModelNames names_;
   ExampleSets examples_;
+  OptionsCache options_cache_;
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
   FieldCensus* field_census_ = nullptr;

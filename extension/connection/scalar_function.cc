@@ -81,7 +81,8 @@ absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json
   ASSIGN_OR_RETURN(
       CallOptions options,
       ReadCallOptions(
-          json, [this](const std::string& reference) { return Model(reference); }, defaults));
+          json, connection_->options_cache(),
+          [this](const std::string& reference) { return Model(reference); }, defaults));
   RETURN_IF_ERROR(connection_->examples().Resolve(&options.generation));
   connection_->NoteSchema(options.generation.constraint);
   return options;
