@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "engine/backend/draw_weights.h"
 #include "engine/base/random.h"
 #include "engine/base/status_macros.h"
 
@@ -177,12 +178,8 @@ uint64_t LeastKept(const SamplingOptions& options, absl::Span<const uint64_t> ke
 // Appends the keys of 64 tokens from `first` on, or fewer, that have a bit and any weight.
 void AppendKeys(absl::Span<const float> logits, int32_t first, uint64_t bits, double greatest,
                 double inverse_temperature, uint64_t* keys, size_t* count) {
-  double below[64];
-  uint64_t weights[64];
-  for (size_t i = 0; i < logits.size(); ++i) {
-    below[i] = BelowGreatest(logits[i], greatest, inverse_temperature);
-  }
-  for (size_t i = 0; i < logits.size(); ++i) weights[i] = WeightOf(below[i]);
+  uint64_t weights[kMostWeights];
+  DrawWeights(logits, greatest, inverse_temperature, weights);
   for (size_t i = 0; i < logits.size(); ++i) {
     keys[*count] = DrawKey(weights[i], first + static_cast<int32_t>(i));
     *count += (bits >> i & 1) != 0 && weights[i] > 0 ? 1 : 0;
