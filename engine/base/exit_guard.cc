@@ -68,7 +68,14 @@ void ExitGuard::OnExit() {
   for (const ExitGuard* guard = state.first; guard != nullptr; guard = guard->next_) {
     if (guard->stop_ != nullptr) guard->stop_(guard->arg_);
   }
-  while (state.first != nullptr) {
+  // Where a signal's handler calls exit(), this thread may be in the midst of something that holds
+  // a guard: that will never go on.
+  auto held_elsewhere = [] {
+    const ExitGuard* guard = state.first;
+    while (guard != nullptr && guard->thread_ == std::this_thread::get_id()) guard = guard->next_;
+    return guard != nullptr;
+  };
+  while (held_elsewhere()) {
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     lock.lock();

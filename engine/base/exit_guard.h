@@ -12,11 +12,14 @@
 #ifndef LM_ENGINE_BASE_EXIT_GUARD_H_
 #define LM_ENGINE_BASE_EXIT_GUARD_H_
 
+#include <thread>
+
 #include "absl/status/status.h"
 
 namespace lm {
 
-// Thread-safe. In a forked child of the process that holds guards, exit() waits for none of them.
+// Of one thread, which makes it and lets go of it. In a forked child of the process that holds
+// guards, exit() waits for none of them; and never for those of the thread that called it.
 class ExitGuard {
  public:
   using Stop = void (*)(void* arg);
@@ -45,6 +48,7 @@ class ExitGuard {
 
   const Stop stop_;
   void* const arg_;
+  const std::thread::id thread_ = std::this_thread::get_id();
   bool allowed_;
   ExitGuard* next_ = nullptr;  // in the list of all that are held
   ExitGuard* previous_ = nullptr;

@@ -238,7 +238,7 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   }
   calls_.push_back(call);
   absl::Cleanup not_kept = [&] { calls_.pop_back(); };
-  pool_.Sent(place, prefix, call->job.tokens);
+  pool_.Sent(place, prefix, call->job.tokens, absl::Now());
   absl::Cleanup not_sent = [&] { pool_.Over(place, prefix, call->job.tokens); };
   HttpRequest request =
       RemoteRequest(absl::StrCat(pool_.url(place), path), std::move(headers), options_);

@@ -16,6 +16,8 @@ constexpr int kSeemsDead = 3;     // failures in a row
 constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
 constexpr double kCrowded = 0.3;  // of that
 constexpr size_t kMostPrefixes = 1024;
+// The first row's server may hang, or its prompt be long.
+constexpr absl::Duration kLongestAlone = absl::Seconds(5);
 
 // A half to the whole of base * 2^n, so that those who failed together do not come back together.
 absl::Duration PauseOf(absl::Duration base, int n, uint64_t dice) {
@@ -59,7 +61,11 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl:
   const Endpoint* best = nullptr;
   bool best_warm = false, warming = false;
   for (const Endpoint& endpoint : endpoints_) {
-    warming = warming || endpoint.warming.count(prefix) > 0;
+    const auto own = endpoint.warming.find(prefix);
+    if (own != endpoint.warming.end() && now < own->second + kLongestAlone) {
+      warming = true;
+      *next = std::min(*next, own->second + kLongestAlone);
+    }
     if (!Takes(endpoint, now, next)) continue;
     const bool warm = endpoint.warm.count(prefix) > 0;
     if (best == nullptr || warm > best_warm ||
@@ -73,11 +79,11 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl:
   return static_cast<size_t>(best - endpoints_.data());
 }
 
-void ServerPool::Sent(size_t place, uint64_t prefix, int64_t tokens) {
+void ServerPool::Sent(size_t place, uint64_t prefix, int64_t tokens, absl::Time now) {
   Endpoint& endpoint = endpoints_[place];
   const bool cold = prefix != 0 && endpoint.warm.count(prefix) == 0;
   if (endpoint.warm.size() > kMostPrefixes) endpoint.warm.clear();
-  if (cold) endpoint.warming.insert(prefix);
+  if (cold) endpoint.warming.emplace(prefix, now);
   ++endpoint.active;
   requests_.Take(1);
   tokens_.Take(static_cast<double>(tokens));

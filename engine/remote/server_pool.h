@@ -2,14 +2,15 @@
 //
 // Each has so many requests under way at most. Where many are refused (429, 503), fewer are sent,
 // and none for a while. The rows of a system prompt go where its prefix is; the first of them goes
-// alone, so that the prefix is there when the others come. A server that cannot be reached is left
-// out for a while, and asked by one request at a time until it answers; so is one of several that
-// fails.
+// alone, so that the prefix is there when the others come, or for a few seconds at most. A server
+// that cannot be reached is left out for a while, and asked by one request at a time until it
+// answers; so is one of several that fails.
 #ifndef LM_ENGINE_REMOTE_SERVER_POOL_H_
 #define LM_ENGINE_REMOTE_SERVER_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,7 +40,7 @@ class ServerPool {
 
   // What becomes of what was chosen: it is sent, and may take so many tokens; its answer begins; it
   // is over, and so many of the tokens were not used (negative: more were).
-  void Sent(size_t place, uint64_t prefix, int64_t tokens);
+  void Sent(size_t place, uint64_t prefix, int64_t tokens, absl::Time now);
   void Begun(size_t place, uint64_t prefix);
   void Over(size_t place, uint64_t prefix, int64_t unused);
 
@@ -59,8 +60,9 @@ class ServerPool {
     int failures = 0;    // in a row: no answer of use
     double refused = 0;  // of the last answers the share that was 429 or 503
     absl::Time not_before = absl::InfinitePast();
-    absl::Time cut = absl::InfinitePast();       // when the limit was last lowered
-    std::set<uint64_t> warm = {}, warming = {};  // prefixes
+    absl::Time cut = absl::InfinitePast();        // when the limit was last lowered
+    std::set<uint64_t> warm = {};                 // prefixes
+    std::map<uint64_t, absl::Time> warming = {};  // and those that are about to be, since when
   };
 
   static bool Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next);

@@ -16,6 +16,17 @@ constexpr absl::Duration kMostWait = absl::Milliseconds(25);
 constexpr absl::Duration kPoll = absl::Milliseconds(1);
 constexpr size_t kMostSqlBytes = 64 << 10;
 
+// Whether a thread is within SQLite for the connection; true where the host has SQLite take no
+// locks. Between two rows of a statement it is not: that ends when it is stepped next, and an
+// interrupt would end whatever else the connection begins until then.
+bool IsExecuting(sqlite3* db) {
+  sqlite3_mutex* const mutex = sqlite3_db_mutex(db);
+  if (mutex == nullptr) return true;
+  if (sqlite3_mutex_try(mutex) != SQLITE_OK) return true;
+  sqlite3_mutex_leave(mutex);
+  return false;
+}
+
 std::string NameOf(const WorkOwner& owner) {
   const std::string of = owner.process != 0 ? absl::StrCat(" of process ", owner.process) : "";
   return absl::StrCat("connection ", owner.connection, of);
@@ -75,7 +86,8 @@ class WorkList {
     }
     // One's own: it goes on, and ends, when this statement is over.
     if (work.owner_.db == canceller.db) return true;
-    if (insist) sqlite3_interrupt(work.owner_.db);  // open, since the work is here
+    // Open, since the work is here.
+    if (insist && IsExecuting(work.owner_.db)) sqlite3_interrupt(work.owner_.db);
     return insist;
   }
 

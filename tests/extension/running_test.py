@@ -202,6 +202,20 @@ class RunningTest(RunningCase):
         self.assertLess(statement.ended - asked, 1)
         self.assertEqual(str(statement.error), "interrupted")
 
+    def test_between_two_rows_nothing_else_is_interrupted(self):
+        one, other = self.worker, self.watcher
+        rows = one.execute("SELECT piece FROM lm_stream('a', NULL, '{\"max_tokens\":50}')")
+        rows.fetchone()
+        one.execute("BEGIN")
+        one.execute("CREATE TEMP TABLE kept(x)")
+        other.execute("DELETE FROM lm_running")
+        one.execute("INSERT INTO kept VALUES (1)")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "cancelled by connection"):
+            rows.fetchall()
+        self.assertTrue(one.in_transaction)
+        one.execute("COMMIT")
+        self.assertEqual(one.execute("SELECT count(*) FROM kept").fetchone(), (1,))
+
     def test_databases_do_not_see_each_other(self):
         other = harness.connect(":memory:")
         statement = Statement(self.worker, "SELECT count(generate(body)) FROM notes")

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -80,6 +81,18 @@ TEST_F(ExitGuardTest, NothingBeginsAfterExitHas) {
         std::exit(allowed ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ExitGuardTest, ASignalsHandlerMayExitInTheMidstOfAGuard) {
+  EXPECT_EXIT(
+      {
+        std::thread(&HoldUntilTold).detach();
+        AwaitHeld(1);
+        const ExitGuard guard;
+        std::signal(SIGTERM, [](int) { std::exit(held == 1 ? 5 : 1); });
+        std::raise(SIGTERM);
+      },
+      testing::ExitedWithCode(5), "");
 }
 
 TEST_F(ExitGuardTest, AForkedChildWaitsForNobody) {

@@ -16,7 +16,7 @@ int SentWithin(ServerPool* pool, absl::Time from, absl::Time until, int64_t toke
   for (absl::Time now = from; now < until;) {
     absl::Time next = absl::InfiniteFuture();
     if (const std::optional<size_t> place = pool->Choose(0, now, &next)) {
-      pool->Sent(*place, 0, tokens);
+      pool->Sent(*place, 0, tokens, now);
       pool->Over(*place, 0, unused);
       ++sent;
     } else {
@@ -48,7 +48,7 @@ TEST(ServerPoolTest, WithoutLimitsNobodyWaits) {
   absl::Time next = absl::InfiniteFuture();
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(pool.Choose(0, absl::Now(), &next).has_value());
-    pool.Sent(0, 0, 1'000'000);
+    pool.Sent(0, 0, 1'000'000, absl::Now());
     pool.Over(0, 0, 0);
   }
 }
@@ -66,7 +66,7 @@ TEST(ServerPoolTest, OneOfSeveralThatFailsRestsOnceForThoseSentTogether) {
   for (int i = 0; i < 16; ++i) alone.Failed(0, /*reached=*/true, now);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(alone.Choose(0, now, &next), 0);
-    alone.Sent(0, 0, 1);
+    alone.Sent(0, 0, 1, now);
   }
 }
 
@@ -75,9 +75,9 @@ TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
   const absl::Time now = absl::Now() + absl::Seconds(10);
   absl::Time next = absl::InfiniteFuture();
   EXPECT_TRUE(pool.HasRoom(now, &next));
-  pool.Sent(0, 0, 1);
+  pool.Sent(0, 0, 1, now);
   EXPECT_TRUE(pool.HasRoom(now, &next));
-  pool.Sent(1, 0, 1);
+  pool.Sent(1, 0, 1, now);
   EXPECT_FALSE(pool.HasRoom(now, &next));
   EXPECT_EQ(next, absl::InfiniteFuture());  // until one of them is over
   pool.Over(0, 0, 0);
@@ -105,6 +105,22 @@ TEST(ServerPoolTest, WhatWasUsedBeyondTheGuessIsTaken) {
   ServerPool pool({"http://a"}, {.tpm = 6000});
   const absl::Time begin = absl::Now() + absl::Seconds(10);
   EXPECT_NEAR(SentWithin(&pool, begin, begin + absl::Minutes(1), 10, -90), 61, 1);
+}
+
+// Else a server that takes requests and never answers would have all rows wait.
+TEST(ServerPoolTest, ThePrefixesFirstRowIsAloneForAFewSecondsAtMost) {
+  ServerPool pool({"http://hangs", "http://b"}, {});
+  const absl::Time begin = absl::Now() + absl::Seconds(10);
+  absl::Time next = absl::InfiniteFuture();
+  ASSERT_EQ(pool.Choose(7, begin, &next), 0);
+  pool.Sent(0, 7, 1, begin);
+  EXPECT_EQ(pool.Choose(7, begin + absl::Seconds(1), &next), std::nullopt);
+  ASSERT_LE(next, begin + absl::Seconds(10));
+  ASSERT_EQ(pool.Choose(7, next, &next), 1);
+  pool.Sent(1, 7, 1, next);
+  EXPECT_EQ(pool.Choose(7, next, &next), std::nullopt);  // now it is to be there
+  pool.Begun(1, 7);
+  EXPECT_EQ(pool.Choose(7, next, &next), 1);
 }
 
 }  // namespace
