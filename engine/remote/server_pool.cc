@@ -60,12 +60,16 @@ bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* nex
 std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const {
   const Endpoint* best = nullptr;
   bool best_warm = false, warming = false;
+  const bool is_warm = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& e) {
+    return e.warm.count(prefix) > 0;
+  });
   for (const Endpoint& endpoint : endpoints_) {
     const auto own = endpoint.warming.find(prefix);
-    if (own != endpoint.warming.end() && now < own->second + kLongestAlone) {
-      warming = true;
-      *next = std::min(*next, own->second + kLongestAlone);
-    }
+    const bool begins = own != endpoint.warming.end();
+    const bool soon = begins && now < own->second + kLongestAlone;
+    if (soon) *next = std::min(*next, own->second + kLongestAlone);
+    warming = warming || soon;
+    if (begins && !soon && is_warm) continue;  // who has it answers, who is slow with it may hang
     if (!Takes(endpoint, now, next)) continue;
     const bool warm = endpoint.warm.count(prefix) > 0;
     if (best == nullptr || warm > best_warm ||

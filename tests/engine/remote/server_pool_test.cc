@@ -120,6 +120,12 @@ TEST(ServerPoolTest, ThePrefixesFirstRowIsAloneForAFewSecondsAtMost) {
   pool.Sent(1, 7, 1, next);
   EXPECT_EQ(pool.Choose(7, next, &next), std::nullopt);  // now it is to be there
   pool.Begun(1, 7);
+  for (int i = 1; i < 16; ++i) {
+    ASSERT_EQ(pool.Choose(7, next, &next), 1);
+    pool.Sent(1, 7, 1, next);
+  }
+  EXPECT_EQ(pool.Choose(7, next, &next), std::nullopt);  // it is full, and the other one may hang
+  pool.Over(1, 7, 0);
   EXPECT_EQ(pool.Choose(7, next, &next), 1);
 }
 
