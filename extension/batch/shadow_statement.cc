@@ -16,6 +16,7 @@
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/harmless_tables.h"
+#include "extension/host/own_function.h"
 #include "extension/host/sql_tokens.h"
 
 namespace lm {
@@ -330,7 +331,7 @@ class FunctionList {
     RETURN_IF_ERROR(Read());
     const auto found = functions_.find(std::string(call));
     if (found != functions_.end() && (found->second.deterministic || aggregate) &&
-        found->second.built_in) {
+        found->second.own) {
       return absl::OkStatus();
     }
     return Noticeable(
@@ -339,7 +340,7 @@ class FunctionList {
 
  private:
   struct Function {
-    bool built_in = true;
+    bool own = true;  // SQLite's, and innocuous
     bool deterministic = true;
   };
 
@@ -355,10 +356,8 @@ class FunctionList {
       ASSIGN_OR_RETURN(const std::string name, list.Text(kFunctionName));
       Function& function = functions_[absl::StrCat(name, "(", list.Integer(kNumArgs), ")")];
       const int64_t flags = list.Integer(kFlags);
-      // The list says the contrary of what is so of the JSON functions; aggregates are not marked
-      // as deterministic, although SQLite's own are.
-      const bool innocuous = (flags & SQLITE_INNOCUOUS) != 0 || absl::StartsWith(name, "json");
-      function.built_in = function.built_in && list.Integer(kBuiltIn) != 0 && innocuous;
+      // Aggregates are not marked as deterministic, although SQLite's own are.
+      function.own = function.own && IsOwnAndInnocuous(name, list.Integer(kBuiltIn) != 0, flags);
       function.deterministic = function.deterministic && (flags & SQLITE_DETERMINISTIC) != 0;
     }
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/statement.h"
@@ -119,6 +120,25 @@ absl::Status Write(WritableTable& table, absl::Span<sqlite3_value*> args, sqlite
   return absl::OkStatus();
 }
 
+// Of any database but temp. One that cannot be read now has no trigger under way.
+bool HasTriggerThatNames(sqlite3* db, absl::string_view table) {
+  absl::StatusOr<Statement> databases =
+      Statement::Prepare(db, "SELECT name FROM pragma_database_list WHERE name != 'temp'");
+  while (databases.ok()) {
+    const absl::StatusOr<bool> row = databases->Step();
+    if (!row.ok() || !*row) break;
+    const absl::StatusOr<std::string> name = databases->Text(0);
+    if (!name.ok()) break;
+    absl::StatusOr<Statement> triggers = Statement::Prepare(
+        db, absl::StrCat("SELECT count(*) FROM \"", absl::StrReplaceAll(*name, {{"\"", "\"\""}}),
+                         "\".sqlite_master WHERE type = 'trigger' AND instr(lower(sql), ?1) > 0"));
+    if (!triggers.ok()) continue;
+    const absl::StatusOr<bool> counted = triggers->Bind(1, table).Step();
+    if (counted.ok() && *counted && triggers->Integer(0) > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // SQLite's methods for writing.
@@ -127,11 +147,27 @@ struct TableWriting {
     return static_cast<WritableTable&>(*static_cast<VirtualTableHandle*>(vtab)->table);
   }
 
+  static void SetInTemp(SnapshotTable& table, bool in_temp) {
+    static_cast<WritableTable&>(table).in_temp_ = in_temp;
+  }
+
+  // SQLite before 3.40 lets a database file's triggers write what is SQLITE_VTAB_DIRECTONLY. They
+  // cannot name a table in temp; a statement of the host can, and does where there is one.
+  static absl::Status CheckWriter(WritableTable& table) {
+    if (table.in_temp_ || sqlite3_libversion_number() >= 3'040'000) return absl::OkStatus();
+    if (!HasTriggerThatNames(table.connection().db(), table.name())) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "unsafe use of virtual table \"", table.name(),
+        "\": a trigger of the database names it, and SQLite ", sqlite3_libversion(),
+        " does not tell whether that is who writes it; temp.", table.name(), " can be written"));
+  }
+
   static int Update(sqlite3_vtab* vtab, int num_args, sqlite3_value** args,
                     sqlite3_int64* rowid) noexcept {
     absl::StatusCode code = absl::StatusCode::kOk;
     const int reported = RunFor(vtab, [&] {
-      const absl::Status status = Write(Of(vtab), absl::MakeSpan(args, num_args), rowid);
+      absl::Status status = CheckWriter(Of(vtab));
+      if (status.ok()) status = Write(Of(vtab), absl::MakeSpan(args, num_args), rowid);
       code = status.code();
       return status;
     });
@@ -264,7 +300,9 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
           return absl::InvalidArgumentError(
               absl::StrCat("it can be made under its own name only, not as ", Printable(args[2])));
         }
-        return factory(connection);
+        std::unique_ptr<SnapshotTable> table = factory(connection);
+        TableWriting::SetInTemp(*table, absl::EqualsIgnoreCase(args[1], "temp"));
+        return table;
       });
 }
 

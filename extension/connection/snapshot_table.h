@@ -76,6 +76,7 @@ class WritableTable : public SnapshotTable {
  private:
   friend struct TableWriting;
 
+  bool in_temp_ = false;
   // The state before a savepoint, and before those between the one before in saved_ and it; -1 is
   // the transaction's beginning.
   struct SavedState {

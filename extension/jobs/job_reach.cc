@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/harmless_tables.h"
+#include "extension/host/own_function.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -40,17 +41,19 @@ absl::Status CheckFunction(sqlite3* db, absl::string_view call) {
   const bool read = open != absl::string_view::npos &&
                     absl::SimpleAtoi(absl::StripSuffix(call.substr(open + 1), ")"), &arguments);
   if (!read) return absl::InternalError("has a program that could not be read");
-  // The list does not mark the JSON functions as innocuous, which they are. A function that the
-  // host has put in the place of one of SQLite's is in the list beside it.
-  ASSIGN_OR_RETURN(Statement list,
-                   Statement::Prepare(db,
-                                      "SELECT count(*), min(builtin AND (flags & ?3 OR name "
-                                      "GLOB 'json*')) FROM pragma_function_list "
-                                      "WHERE name = ?1 AND narg = ?2"));
-  list.Bind(1, name).Bind(2, arguments).Bind(3, int64_t{SQLITE_INNOCUOUS});
-  RETURN_IF_ERROR(list.Step().status());
-  if (list.Integer(0) > 0 && list.Integer(1) != 0) return absl::OkStatus();
-  return Denied(absl::StrCat("calls ", name, "()"));
+  ASSIGN_OR_RETURN(Statement list, Statement::Prepare(db,
+                                                      "SELECT builtin, flags FROM "
+                                                      "pragma_function_list WHERE name = ?1 AND "
+                                                      "narg = ?2"));
+  list.Bind(1, name).Bind(2, arguments);
+  bool own = false;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, list.Step());
+    if (!row) break;
+    own = IsOwnAndInnocuous(name, list.Integer(0) != 0, list.Integer(1));
+    if (!own) break;
+  }
+  return own ? absl::OkStatus() : Denied(absl::StrCat("calls ", name, "()"));
 }
 
 }  // namespace
