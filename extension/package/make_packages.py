@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -29,7 +30,8 @@ SUMMARY = "Local language models inside SQLite: SELECT generate(prompt)"
 MACHINES = {"x86_64": ("amd64", "x64"), "aarch64": ("arm64", "arm64")}
 # What every Linux of today has: glibc and the C++ runtime.
 PROVIDED = re.compile(r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux[-\w]*\.so\.\d)$")
-GLIBC = (2, 36)  # of Debian 12, where it is built; the wheel's tag says so
+MADE = 499162500  # seconds since 1970, of each file in a package
+GLIBC = (2, 34)  # the wheel's tag says so, and pip takes it at its word
 
 
 def fail(text):
@@ -85,7 +87,7 @@ class Files:
             with tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as tar:
                 for name, content in sorted(self.contents.items()):
                     info = tarfile.TarInfo(prefix + name)
-                    info.size, info.mode, info.mtime = len(content), mode_of(name), 499162500
+                    info.size, info.mode, info.mtime = len(content), mode_of(name), MADE
                     tar.addfile(info, io.BytesIO(content))
 
     def wheel(self, folder, name, version, tag, metadata, entry_points=""):
@@ -153,11 +155,13 @@ def make_debian_package(out, version, machine, library, program, model, newest, 
             f"Installed-Size: {size}\nDepends: libc6 (>= {'.'.join(map(str, newest))}), libgcc-s1, libstdc++6 (>= 12)\n"
             f"Suggests: sqlite3\nDescription: {SUMMARY}\n"
             " A loadable extension for SQLite with an inference engine of its own. In the shell: .load lm0\n")
-        for file in tree.rglob("*"):
+        for file in (tree, *tree.rglob("*")):
             if not file.is_symlink():
                 file.chmod(0o755 if file.is_dir() else mode_of(file.name))
+        (completion / "sqlite-lm").chmod(0o644)
         subprocess.run(["dpkg-deb", "--root-owner-group", "--build", "-Zxz", tree,
-                        out / f"sqlite-lm_{version}_{architecture}.deb"], check=True, stdout=subprocess.DEVNULL)
+                        out / f"sqlite-lm_{version}_{architecture}.deb"], check=True, stdout=subprocess.DEVNULL,
+                       env=os.environ | {"SOURCE_DATE_EPOCH": str(MADE)})
 
 
 def wheel_tag(machine):

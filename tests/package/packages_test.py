@@ -138,6 +138,7 @@ int main(int argc, char** argv) {
         self.require("dpkg-deb")
         package = one("*.deb")
         self.assertIn("Depends: libc6 (>= 2.", run("dpkg-deb", "--info", package))
+        self.assertTrue(run("dpkg-deb", "--contents", package).startswith("drwxr-xr-x"))  # else `-x` to / would lock it
         run("dpkg-deb", "-x", package, self.folder)
         self.assertIn("SQLITE-LM", run("zcat", self.folder / "usr/share/man/man1/sqlite-lm.1.gz"))
         self.require_native()
