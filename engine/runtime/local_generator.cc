@@ -176,6 +176,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& reque
     return absl::InvalidArgumentError("the text has no tokens, and so no embedding");
   }
   return RequestSpec{.prompt = std::move(tokens),
+                     .text = Memoizable(request.options) ? std::string(request.prompt) : "",
                      .options = request.options,
                      .embed = request.pooling.value_or(info().pooling.value_or(Pooling::kMean))};
 }
@@ -187,17 +188,22 @@ absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& reque
                    tokenizer.EncodePair(request.question, request.prompt));
   const OnOverflow how = request.options.on_overflow;
   const size_t most = max_sequence_tokens();
+  absl::string_view kept = request.prompt;
   if (how != OnOverflow::kError && tokens.size() > most) {
     std::vector<int32_t> own;
     RETURN_IF_ERROR(tokenizer.Encode({{std::string(request.prompt), TextKind::kPlain}}, &own));
     for (size_t drop = 0; tokens.size() > most && drop < own.size();) {
       drop += tokens.size() - most;
-      const absl::string_view rest =
-          WithoutTokens(request.prompt, own, drop, how == OnOverflow::kTruncateStart, tokenizer);
-      ASSIGN_OR_RETURN(tokens, tokenizer.EncodePair(request.question, rest));
+      kept = WithoutTokens(request.prompt, own, drop, how == OnOverflow::kTruncateStart, tokenizer);
+      ASSIGN_OR_RETURN(tokens, tokenizer.EncodePair(request.question, kept));
     }
   }
+  std::string pair;
+  if (Memoizable(request.options)) {
+    pair = Json::MakeArray().Append(request.question).Append(kept).Dump();
+  }
   return RequestSpec{.prompt = std::move(tokens),
+                     .text = std::move(pair),
                      .options = request.options,
                      .embed = info().pooling.value_or(Pooling::kFirst),
                      .ranks = true};

@@ -12,6 +12,7 @@ namespace lm {
 namespace {
 
 constexpr int64_t kProcessMemoBytes = 64 << 20;
+constexpr int64_t kProcessVectorBytes = 16 << 20;  // 8,000 of 384 numbers and a sentence
 
 Generation ResultOf(const RememberedAnswer& answer) {
   Generation result;
@@ -19,6 +20,7 @@ Generation ResultOf(const RememberedAnswer& answer) {
   result.finish = answer.finish;
   result.tokens = answer.tokens;
   result.first_choices = answer.first_choices;
+  result.embedding = answer.embedding;
   result.remembered = true;
   result.tokens_in = answer.tokens_in;
   result.tokens_cached = result.tokens_in;  // none of them was computed for this
@@ -118,7 +120,8 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     if (!result.status.ok() || std::exchange(kept_, true)) return;
     try {
       RememberedAnswer answer{result.text,          result.finish,    result.tokens,
-                              result.first_choices, result.tokens_in, result.tokens_out};
+                              result.first_choices, result.tokens_in, result.tokens_out,
+                              result.embedding};
       if (store_ != nullptr) store_->Add(key_, answer);
       memo_->Remember(key_, std::move(answer));
     } catch (...) {  // no memory: then it is not remembered
@@ -163,6 +166,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   RETURN_IF_ERROR(generator.Validate(spec));  // before a prompt of any length becomes a key
   const std::optional<MemoKey> key = MakeMemoKey(generator, spec, access.owner);
   if (!key.has_value()) return SubmitRequest(generator, std::move(spec));
+  const std::shared_ptr<MemoStore> store = spec.embed.has_value() ? nullptr : access.store;
   const std::string& digest = generator.info().digest;
   const std::string salt = spec.salt;
   // Who has a deadline waits for a generation of his own, which keeps to it.
@@ -180,12 +184,12 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   }
   if (hit != nullptr) {
     // Those who waited for it may not have collected it yet.
-    if (access.store != nullptr) access.store->Flush();
+    if (store != nullptr) store->Flush();
     return hit;
   }
   std::optional<RememberedAnswer> stored;
-  if (access.store != nullptr) {  // which may have to read a file
-    stored = access.store->Find(*key);
+  if (store != nullptr) {  // which may have to read a file
+    stored = store->Find(*key);
     if (stored.has_value() && !generator.CanBeAnswer(spec, *stored)) stored.reset();
   }
   absl::MutexLock lock(&mutex_);
@@ -200,7 +204,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     return Join(flight, std::move(spec));
   }
   ++stats_[digest].Of(salt).misses;
-  auto flight = std::make_shared<Flight>(this, &generator, *key, access.store);
+  auto flight = std::make_shared<Flight>(this, &generator, *key, store);
   if (alone) return SubmitRequest(generator, std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
   // It may be done before this returns, and then waits for the mutex.
@@ -244,13 +248,15 @@ const RememberedAnswer* Memo::Recall(const MemoKey& key) {
   if (found == entries_.end()) return nullptr;
   ++found->second.hits;
   found->second.used = absl::Now();
-  by_use_.splice(by_use_.begin(), by_use_, found->second.place);
+  std::list<const MemoKey*>& by_use = ShelfOf(found->second.answer).by_use;
+  by_use.splice(by_use.begin(), by_use, found->second.place);
   return &found->second.answer;
 }
 
 void Memo::Remember(const MemoKey& key, RememberedAnswer answer) {
   const int64_t bytes = key.bytes() + answer.bytes() + static_cast<int64_t>(sizeof(Entry));
-  if (bytes > max_bytes_ || entries_.contains(key)) return;
+  Shelf& shelf = ShelfOf(answer);
+  if (bytes > shelf.max_bytes || entries_.contains(key)) return;
   // Every step either throws and has changed nothing, or cannot throw.
   const absl::Time now = absl::Now();
   std::list<const MemoKey*> place(1);
@@ -263,14 +269,15 @@ void Memo::Remember(const MemoKey& key, RememberedAnswer answer) {
     by_id_.erase(by_id);
     throw;
   }
-  by_use_.splice(by_use_.begin(), place);
-  bytes_ += bytes;
-  while (bytes_ > max_bytes_) Drop(entries_.find(*by_use_.back()));
+  shelf.by_use.splice(shelf.by_use.begin(), place);
+  shelf.bytes += bytes;
+  while (shelf.bytes > shelf.max_bytes) Drop(entries_.find(*shelf.by_use.back()));
 }
 
 void Memo::Drop(EntryMap::iterator entry) {
-  bytes_ -= entry->second.bytes;
-  by_use_.erase(entry->second.place);
+  Shelf& shelf = ShelfOf(entry->second.answer);
+  shelf.bytes -= entry->second.bytes;
+  shelf.by_use.erase(entry->second.place);
   by_id_.erase(entry->second.id);
   entries_.erase(entry);
 }
@@ -292,6 +299,7 @@ std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner, MemoRange* ran
     infos.push_back({id, key->model, key->options,
                      int64_t{entry.answer.tokens_in} + entry.answer.tokens_out, entry.hits,
                      entry.bytes, entry.created, entry.used});
+    infos.back().is_vector = entry.answer.is_vector();
     if (!texts) continue;
     bytes += entry.bytes;
     infos.back().prompt = key->prompt;
@@ -330,13 +338,13 @@ MemoStats Memo::Stats(const std::string& model_digest, absl::string_view salt) c
   return found != stats_.end() ? found->second.Get(salt) : MemoStats();
 }
 
-int64_t Memo::bytes() const {
+Memo::Bytes Memo::bytes() const {
   absl::MutexLock lock(&mutex_);
-  return bytes_;
+  return {answers_.bytes, vectors_.bytes};
 }
 
 Memo& ProcessMemo() {
-  static Memo* const memo = new Memo(kProcessMemoBytes);
+  static Memo* const memo = new Memo(kProcessMemoBytes, kProcessVectorBytes);
   return *memo;
 }
 

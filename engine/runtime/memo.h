@@ -10,6 +10,9 @@
 // remembered, never errors. What is remembered in memory is bounded by bytes, the longest unused
 // goes first; a MemoStore keeps it for longer.
 //
+// So are vectors: embeddings, and the scores of rerankers. They have bytes of their own, so that
+// many of them push no answer out, and no store: they are quickly made again.
+//
 // A generation has the highest priority of those who wait for it.
 //
 // Who asks gets a Request of his own: cancelling it, or its running into its timeout_ms, does not
@@ -39,7 +42,7 @@
 
 namespace lm {
 
-// Where answers are kept beyond the process. Thread-safe.
+// Where answers, but no vectors, are kept beyond the process. Thread-safe.
 class MemoStore {
  public:
   virtual ~MemoStore() = default;
@@ -60,7 +63,7 @@ struct MemoAccess {
 };
 
 struct MemoStats {
-  int64_t hits = 0;    // answered from memory or from a store
+  int64_t hits = 0;    // answered from memory or from a store, vectors too
   int64_t shared = 0;  // waited for somebody else's generation
   int64_t misses = 0;
 };
@@ -77,6 +80,7 @@ struct MemoEntryInfo {
   absl::Time used = absl::InfinitePast();     // last
   std::string prompt = {};                    // MemoKey's; these two where they are asked for
   std::string answer = {};
+  bool is_vector = false;  // then there is no answer
 };
 
 // Entries that are still to be listed: those with ids behind `after`, up to `last`.
@@ -96,7 +100,9 @@ struct MemoPage {
 // Thread-safe.
 class Memo {
  public:
-  explicit Memo(int64_t max_bytes) : max_bytes_(max_bytes) {}
+  // Of answers, and of vectors.
+  Memo(int64_t max_bytes, int64_t max_vector_bytes)
+      : answers_{.max_bytes = max_bytes}, vectors_{.max_bytes = max_vector_bytes} {}
 
   // As Generator::Submit, which it calls for what is not remembered.
   absl::StatusOr<std::shared_ptr<Request>> Submit(Generator& generator, RequestSpec spec,
@@ -123,7 +129,11 @@ class Memo {
 
   // Of what a salt asked of a model, by ModelInfo::digest.
   MemoStats Stats(const std::string& model_digest, absl::string_view salt) const;
-  int64_t bytes() const;
+  struct Bytes {
+    int64_t answers = 0;
+    int64_t vectors = 0;
+  };
+  Bytes bytes() const;
 
  private:
   struct Entry {
@@ -135,6 +145,12 @@ class Memo {
     absl::Time created;
     absl::Time used;
   };
+  // Entries that push each other out.
+  struct Shelf {
+    const int64_t max_bytes;
+    int64_t bytes = 0;
+    std::list<const MemoKey*> by_use = {};  // the last one used is in front
+  };
   class Flight;
   using EntryMap = HashMap<MemoKey, Entry>;
 
@@ -142,18 +158,20 @@ class Memo {
   const RememberedAnswer* Recall(const MemoKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remember(const MemoKey& key, RememberedAnswer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(EntryMap::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Shelf& ShelfOf(const RememberedAnswer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return answer.is_vector() ? vectors_ : answers_;
+  }
   // The generation of a key that is under way on this generator, or null.
   std::shared_ptr<Flight> FlightOf(const MemoKey& key, const Generator& generator)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Request> Join(const std::shared_ptr<Flight>& flight, RequestSpec spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const int64_t max_bytes_;
   mutable absl::Mutex mutex_;
   EntryMap entries_ ABSL_GUARDED_BY(mutex_);
-  std::list<const MemoKey*> by_use_ ABSL_GUARDED_BY(mutex_);  // the last one used is in front
+  Shelf answers_ ABSL_GUARDED_BY(mutex_);
+  Shelf vectors_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, const MemoKey*> by_id_ ABSL_GUARDED_BY(mutex_);
-  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Those that others may join; of two generators for one key the first has it.
   HashMap<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);

@@ -10,26 +10,66 @@
 namespace lm {
 namespace {
 
+void AddAdapters(const RequestSpec& spec, absl::Span<const AdapterInfo> adapters, Json* json) {
+  if (spec.adapters.empty()) return;
+  Json pairs = Json::MakeArray();
+  for (const AdapterUse& use : spec.adapters) {
+    pairs.Append(Json::MakeArray().Append(adapters[use.adapter].digest).Append(double{use.scale}));
+  }
+  json->Add("lora", std::move(pairs));
+}
+
+void AddOverflow(const RequestSpec& spec, Json* json) {
+  json->Add("on_overflow", static_cast<int>(spec.options.on_overflow));
+  if (spec.kept_end.has_value()) json->Add("kept_end", *spec.kept_end);
+}
+
 // What of a request besides the model changes its answer.
 std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterInfo> adapters) {
   Json json = OptionsOfAnswer(spec.options);
-  if (spec.kept_end.has_value()) {  // else the prompt is as on_overflow has left it
-    json.Add("on_overflow", static_cast<int>(spec.options.on_overflow));
-    json.Add("kept_end", *spec.kept_end);
-  }
+  // Else the prompt is as on_overflow has left it.
+  if (spec.kept_end.has_value()) AddOverflow(spec, &json);
   if (!spec.told.empty()) json.Add("told", spec.told);
   if (TemperatureOf(spec.options) != 0) json.Add("draw_law", kDrawLaw);
   if (spec.wants_first_choices) json.Add("first_choices", true);
   if (spec.wants_probability) json.Add("probability", true);
-  if (!spec.adapters.empty()) {
-    Json pairs = Json::MakeArray();
-    for (const AdapterUse& use : spec.adapters) {
-      pairs.Append(
-          Json::MakeArray().Append(adapters[use.adapter].digest).Append(double{use.scale}));
-    }
-    json.Add("lora", std::move(pairs));
-  }
+  AddAdapters(spec, adapters, &json);
   return json.Dump();
+}
+
+Json PoolingName(Pooling pooling) {
+  switch (pooling) {
+    case Pooling::kMean:
+      return Json("mean");
+    case Pooling::kFirst:
+      return Json("cls");
+    case Pooling::kLast:
+      break;
+  }
+  return Json("last");
+}
+
+// Of a vector: nothing of how an answer is generated matters to it.
+MemoKey VectorKey(const Generator& generator, const RequestSpec& spec, const std::string& owner) {
+  Json json = Json::MakeObject();
+  if (spec.ranks) {
+    json.Add("rank", true);
+  } else {  // the server of a model elsewhere pools as it was started to
+    json.Add("embed", generator.engine() != nullptr ? PoolingName(*spec.embed) : Json(true));
+  }
+  MemoKey key = {.owner = owner, .model = generator.identity()};
+  if (spec.options.on_overflow != OnOverflow::kError) {
+    AddOverflow(spec, &json);
+    // Where the text may have been cut, it was for this context.
+    const int64_t context = generator.max_sequence_tokens();
+    if (static_cast<int64_t>(spec.prompt.size()) >= context) {
+      absl::StrAppend(&key.model, "/", context);
+    }
+  }
+  AddAdapters(spec, generator.info().adapters, &json);
+  key.options = json.Dump();
+  key.prompt = spec.ranks ? spec.text : Json::MakeArray().Append(spec.text).Dump();
+  return key;
 }
 
 }  // namespace
@@ -106,6 +146,10 @@ std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpe
 
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner) {
+  if (spec.embed.has_value()) {
+    if (spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
+    return VectorKey(generator, spec, owner);
+  }
   std::optional<MemoKey> key =
       MakeMemoKey(generator.identity(), spec, owner, generator.info().adapters);
   if (!key.has_value()) return key;

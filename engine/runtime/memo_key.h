@@ -1,5 +1,5 @@
 // MemoKey: everything that an answer depends on. Generations with equal keys have the same answer,
-// byte for byte.
+// byte for byte; embeddings and scores of rerankers, the same numbers.
 #ifndef LM_ENGINE_RUNTIME_MEMO_KEY_H_
 #define LM_ENGINE_RUNTIME_MEMO_KEY_H_
 
@@ -22,8 +22,9 @@ class Generator;
 struct MemoKey {
   std::string owner = {};    // who may know of it: a salt, or a file that keeps it
   std::string model = {};    // Generator::identity
-  std::string options = {};  // JSON: those that matter
-  std::string prompt = {};   // RequestSpec::text
+  std::string options = {};  // JSON: those that matter; of a vector, what is made: "embed", "rank"
+  // RequestSpec::text; of a text that is embedded, a JSON array of it alone.
+  std::string prompt = {};
 
   int64_t bytes() const;  // memory it takes
 
@@ -48,7 +49,7 @@ bool Memoizable(const GenerationOptions& options);
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner);
 // The same of the generator of that identity and with these adapters, whose context is long enough
-// for any answer.
+// for any answer; nullopt for what embeds.
 std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
                                    const std::string& owner,
                                    absl::Span<const AdapterInfo> adapters = {});

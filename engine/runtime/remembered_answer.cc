@@ -111,7 +111,8 @@ int64_t RememberedAnswer::bytes() const {
   size_t choices = first_choices.size() * sizeof(FirstChoice);
   for (const FirstChoice& choice : first_choices) choices += choice.text.size();
   return static_cast<int64_t>(sizeof(RememberedAnswer) + text.size() +
-                              tokens.size() * sizeof(int32_t) + choices);
+                              tokens.size() * sizeof(int32_t) + choices +
+                              embedding.size() * sizeof(float));
 }
 
 bool CanBeAnswer(const Engine& engine, const RequestSpec& spec, const RememberedAnswer& answer) {

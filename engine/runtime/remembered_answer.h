@@ -19,7 +19,10 @@ struct RememberedAnswer {
   std::vector<FirstChoice> first_choices = {};  // where it wanted them; of a vote
   int32_t tokens_in = 0;                        // of the prompt
   int32_t tokens_out = 0;
+  std::vector<float> embedding = {};  // Generation's: of an answer none
 
+  // Whether that is what was asked for.
+  bool is_vector() const { return !embedding.empty(); }
   int64_t bytes() const;
 };
 

@@ -42,8 +42,9 @@ struct FirstChoice {
 // What a generator is asked to do, as it has read it.
 struct RequestSpec {
   std::vector<int32_t> prompt = {};  // tokens; not empty where an engine of this process answers
-  // The prompt in a text form that is its alone: what the memo knows it by. Empty where it is not
-  // to know it.
+  // The prompt in a text form that is its alone: what the memo knows it by. Of an embedding, the
+  // text before on_overflow; of ranks, a JSON array of query and text. Empty where it is not to
+  // know it.
   std::string text = {};
   // RenderedChat::TemplateEnd: with a mark there the answer begins as reasoning. `text` tells it.
   std::string template_end = {};

@@ -3,7 +3,8 @@
 //   SELECT lm_similarity('rain all day', 'it pours');
 //   SELECT id FROM notes ORDER BY lm_similarity(vector, 'it pours') DESC LIMIT 10;
 //
-// The cosine of their embeddings: 1 where they are the same. Either of them may be a vector that
+// The cosine of their embeddings: 1 where they are the same. A text that comes again, as a constant
+// does with each row, is embedded once (lm_memo). Either of them may be a vector that
 // lm_embed has made of a text before, with the same model and options. `model`, `pooling`,
 // `task` and `dimensions` are what they are for lm_embed.
 //

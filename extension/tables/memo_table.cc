@@ -14,13 +14,17 @@
 // came into this process's memory, bytes what it takes there; created and used (last) are UTC.
 // {"cache": false} neither looks here nor leaves anything.
 //
+// A row whose answer is NULL is a vector: what lm_embed, lm_similarity, lm_distinct and their like
+// have made of a text (options has "embed": how it is pooled), or lm_rerank's score ("rank"; prompt
+// has query and text). They are in memory only, in 16 MiB of their own: they push no answer out.
+//
 // In memory, 64 MiB are for all connections of the process together, and the longest unused answer
-// goes first; a connection sees those of its own database (or salt). With lm_settings('memo') these
-// are the answers in that file, for all who name it: at most 'memo_bytes' of them (1 GiB), of which
-// the longest unused go first (used is when a process last took one out of the file).
-// A row of the file whose model is empty is not ours, or damaged: it is never
-// used. What others have deleted from the file, and this process still has in memory, is listed
-// behind it, with rowids below 0. Forgetting does not follow ROLLBACK.
+// goes first (so of the vectors); a connection sees those of its own database (or salt). With
+// lm_settings('memo') these are the answers in that file, for all who name it: at most 'memo_bytes'
+// of them (1 GiB), of which the longest unused go first (used is when a process last took one out
+// of the file). A row of the file whose model is empty is not ours, or damaged: it is never used.
+// What this process has in memory alone (vectors, and what others have deleted from the file) is
+// listed behind it, with rowids below 0. Forgetting does not follow ROLLBACK.
 //
 // The file is a cache: while it cannot be read or written (a lock, a full disk), answers are given
 // without it, and lm_stats.hint says why. An answer is in the file before it is given, or else
@@ -83,10 +87,11 @@ class MemoPages : public RowPages {
     ASSIGN_OR_RETURN(const std::vector<MemoEntryInfo> entries, listing_.NextPage());
     std::vector<SnapshotRow> rows;
     for (const MemoEntryInfo& entry : entries) {
-      rows.push_back({entry.id,
-                      {NameOf(connection_, entry.model), WordsOf(entry.prompt), entry.answer,
-                       entry.options, entry.tokens, entry.hits, entry.bytes,
-                       TimeOrNull(entry.created), TimeOrNull(entry.used)}});
+      rows.push_back(
+          {entry.id,
+           {NameOf(connection_, entry.model), WordsOf(entry.prompt),
+            entry.is_vector ? Cell() : Cell(entry.answer), entry.options, entry.tokens, entry.hits,
+            entry.bytes, TimeOrNull(entry.created), TimeOrNull(entry.used)}});
     }
     return rows;
   }

@@ -19,8 +19,16 @@ DELETE FROM lm_memo;
 SELECT count(*) FROM lm_memo;
 --> 0
 
--- In a file of its own, answers outlive transactions and processes. What others have deleted there, and this
--- process still has in memory, is listed behind it, and forgotten likewise.
+-- So are vectors (lm_embed, lm_similarity, lm_distinct, lm_match) and lm_rerank's scores: rows without an answer.
+-- Memory has them, 16 MiB besides the 64 of answers, and no file.
+SELECT lm_embed('rain all day') = lm_embed('rain all day');
+--> 1
+SELECT prompt, answer, options, hits FROM lm_memo;
+--> rain all day|NULL|{"embed":"mean"}|1
+DELETE FROM lm_memo;
+
+-- In a file of its own, answers outlive transactions and processes. What this process has
+-- in memory alone (vectors, and what others have deleted there) is listed behind it, and forgotten likewise.
 INSERT INTO temp.lm_settings VALUES ('memo', '$TMP/memo.db');
 SELECT generate('one', NULL, '{"max_tokens":4}') IS NOT NULL;
 --> 1

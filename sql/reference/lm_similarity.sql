@@ -18,7 +18,7 @@ SELECT a.package, b.package, lm_similarity(a.description, b.description) > 0.9 A
 --> libtidepool-dev|night-bus|NULL
 --> chessmaze|night-bus|NULL
 
--- The vectors of a table are made once.
+-- The vectors of a table are made once. So is that of a text which comes again with each row.
 UPDATE documents SET vector = lm_embed(description);
 SELECT package FROM documents WHERE vector IS NOT NULL
  ORDER BY lm_similarity(vector, 'This library predicts the tides of a harbour. It contains the shared library that programs need.') DESC LIMIT 2;

@@ -52,13 +52,13 @@ class ForkTest(unittest.TestCase):
             for memo in ([], [("memo", f"{folder}/memo.db")]):
                 connection = harness.connect()
                 connection.executemany("INSERT INTO temp.lm_settings VALUES (?, ?)", memo)
-                harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
-                for sql in ("SELECT count(*) FROM lm_memo", "DELETE FROM lm_memo"):
+                harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}') || length(lm_embed('a'))")
+                for sql in ("SELECT count(*) FROM lm_memo", "DELETE FROM lm_memo", "SELECT lm_embed('a')"):
                     message = self.in_child(lambda: str(harness.value(connection, sql)))
                     self.assertIn("open the database after fork", message)
                     message = self.in_child(lambda: str(harness.value(harness.connect(), sql)))
                     self.assertIn("open the database after fork", message)
-                self.assertEqual(harness.value(connection, "SELECT count(*) FROM lm_memo"), 1)
+                self.assertEqual(harness.value(connection, "SELECT count(*) FROM lm_memo"), 2)
                 connection.close()
 
     def test_closing_the_inherited_connection_does_not_hang(self):

@@ -20,7 +20,8 @@ PLAIN = '{"cache":false}'
 # All others that ask the model one thing for each row.
 SISTERS = [f"lm_classify(body, '{LABELS}', NULL, '{PLAIN}')", f"generate_json(body, '{SCHEMA}', 'Say JSON.', '{PLAIN}')",
            f"lm_extract(body, '{SCHEMA}', '{PLAIN}')", f"lm_if(body, 'Does it rain?', '{PLAIN}')",
-           f"lm_score(body, 'It rains.', '{PLAIN}')", "lm_embed(body)", "lm_embed(body, '{\"pooling\":\"last\"}')"]
+           f"lm_score(body, 'It rains.', '{PLAIN}')", f"lm_embed(body, '{PLAIN}')",
+           "lm_embed(body, '{\"pooling\":\"last\",\"cache\":false}')"]
 
 
 class LookAheadTest(unittest.TestCase):

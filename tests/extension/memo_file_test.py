@@ -103,6 +103,39 @@ class MemoFileTest(unittest.TestCase):
         self.assertEqual(self.ask(two, "between us"), answer)
         self.assertEqual(harness.value(one, REQUESTS), before)
 
+    def test_vectors_are_shared_likewise_and_in_no_file(self):
+        one = self.connect(str(pathlib.Path(self.folder.name) / "one.db"))
+        two = self.connect(str(pathlib.Path(self.folder.name) / "two.db"))
+        other = harness.connect(str(pathlib.Path(self.folder.name) / "other.db"))
+        embed = lambda connection: harness.value(connection, "SELECT lm_embed('between us')")
+        hits = lambda connection: harness.value(connection, "SELECT max(memo_hits) FROM lm_stats")
+        vector = embed(one)
+        self.assertEqual([embed(two), embed(other)], [vector, vector])
+        self.assertEqual([hits(one), hits(two), hits(other)], [0, 1, 0])
+        self.assertEqual(harness.value(sqlite3.connect(self.path), "SELECT count(*) FROM generations"), 0)
+        two.execute("DELETE FROM lm_memo")
+        self.assertEqual(embed(one), vector)
+        self.assertEqual([hits(one), harness.value(other, "SELECT count(*) FROM lm_memo")], [0, 1])
+
+    def test_connections_that_embed_one_text_at_a_time_wait_for_one(self):
+        connections = [harness.connect() for _ in range(4)]
+        for connection in connections:
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('salt', 'those who embed at a time')")
+        texts = [f"{n} " + "a long walk by the river " * 20 for n in range(20)]
+        vectors = [None] * len(connections)
+
+        def embed(at):
+            vectors[at] = [harness.value(connections[at], "SELECT lm_embed(?)", text) for text in texts]
+
+        threads = [threading.Thread(target=embed, args=(at,)) for at in range(len(connections))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(vectors, [vectors[0]] * len(connections))
+        self.assertEqual([harness.value(connections[0], f"SELECT max({column}) FROM lm_stats") for column in ("requests", "memo_hits")], [20, 60])
+        self.assertEqual(vectors[0], [harness.value(connections[0], "SELECT lm_embed(?, '{\"cache\":false}')", text) for text in texts])
+
     def test_it_is_no_part_of_the_users_transaction(self):
         connection = self.connect()
         connection.execute("CREATE TABLE t(x)")

@@ -323,7 +323,7 @@ class Play {
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   std::shared_ptr<Engine> engine_;
   std::unique_ptr<LocalGenerator> generator_;
-  Memo memo_{1 << 15};  // has room for a few answers only
+  Memo memo_{1 << 15, 1 << 13};  // has room for a few answers only
   std::vector<Asked> asked_;
   std::vector<std::shared_ptr<CacheInspection>> inspections_;
   bool faulty_ = false, ends_early_ = false, any_failed_ = false;

@@ -71,7 +71,7 @@ class MemoTest : public testing::Test {
   std::shared_ptr<Engine> engine_ = StartScripted(script_);
   LocalGenerator generator_{engine_};
   std::shared_ptr<FakeStore> store_;
-  Memo memo_{1 << 20};
+  Memo memo_{1 << 20, 1 << 20};
 };
 
 TEST_F(MemoTest, EqualCallsAreOneGeneration) {
@@ -285,7 +285,7 @@ TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
 }
 
 TEST_F(MemoTest, KeepsWithinItsBytes) {
-  Memo small(8000);
+  Memo small(8000, 0);
   auto ask = [&](int i) {
     auto request = small.Submit(generator_, Spec(std::to_string(i)), {"me"});
     return Await(*request);
@@ -293,7 +293,7 @@ TEST_F(MemoTest, KeepsWithinItsBytes) {
   for (int i = 0; i < 100; ++i) {
     ask(i);
     ask(0);  // used all the time: it stays
-    EXPECT_LE(small.bytes(), 8000);
+    EXPECT_LE(small.bytes().answers, 8000);
   }
   EXPECT_GT(EntriesOf(small, "me").size(), 1u);
   EXPECT_EQ(EntriesOf(small, "me").front().hits, 100);
@@ -324,11 +324,113 @@ TEST_F(MemoTest, AStoreIsAskedAndToldBeforeAnybodyHasTheAnswer) {
   EXPECT_EQ(store_->kept[0].first.prompt, "hello");
   EXPECT_EQ(store_->kept[0].second.tokens_in, 5);
   // Another process begins with what the store has.
-  Memo other(1 << 20);
+  Memo other(1 << 20, 1 << 20);
   auto request = other.Submit(generator_, Spec("hello"), {"me", store_});
   EXPECT_EQ(Await(*request).text, text);
   EXPECT_EQ(generated(), 1);
   EXPECT_EQ(other.Stats("", "").hits, 1);
+}
+
+// A text that is embedded.
+RequestSpec Embedded(const std::string& text, Pooling pooling = Pooling::kMean,
+                     const GenerationOptions& options = {}) {
+  RequestSpec spec = Spec(text, options);
+  spec.embed = pooling;
+  return spec;
+}
+
+TEST_F(MemoTest, EqualTextsAreEmbeddedOnce) {
+  store_ = std::make_shared<FakeStore>();
+  const Generation computed = Generate(*engine_, Embedded("hello"));
+  ASSERT_TRUE(computed.status.ok()) << computed.status;
+  ASSERT_FALSE(computed.embedding.empty());
+  const auto embed = [&](RequestSpec spec, const std::string& owner = "me") {
+    return Await(memo_.Submit(generator_, std::move(spec), {owner, store_}).value());
+  };
+  const Generation first = embed(Embedded("hello"));
+  // Nothing of how answers are generated tells vectors apart.
+  const Generation second = embed(Embedded("hello", Pooling::kMean, {.max_tokens = 3, .seed = 9}));
+  EXPECT_EQ(generated(), 2);
+  EXPECT_FALSE(first.remembered);
+  EXPECT_TRUE(second.remembered);
+  EXPECT_EQ(first.embedding, computed.embedding);
+  EXPECT_EQ(second.embedding, computed.embedding);
+  EXPECT_EQ(second.tokens_in, first.tokens_in);
+  EXPECT_EQ(second.tokens_cached, first.tokens_in);
+  EXPECT_EQ(second.tokens_out, 0);
+  EXPECT_EQ(memo_.Stats("", "").hits, 1);
+  EXPECT_EQ(memo_.Stats("", "").misses, 1);
+  // Others are others' or another thing.
+  EXPECT_FALSE(embed(Embedded("hello"), "you").remembered);
+  EXPECT_FALSE(embed(Embedded("hello", Pooling::kLast)).remembered);
+  EXPECT_FALSE(embed(Embedded("hellO")).remembered);
+  EXPECT_FALSE(embed(Embedded("hello", Pooling::kMean, {.cache = false})).remembered);
+  EXPECT_FALSE(embed(Spec("hello")).remembered);
+  EXPECT_EQ(store_->Kept(), 1u);  // the answer
+}
+
+TEST_F(MemoTest, ATextThatIsBeingEmbeddedIsWaitedFor) {
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 5; ++i) {
+    requests.push_back(memo_.Submit(generator_, Embedded("hello"), {"me"}).value());
+  }
+  requests[0]->Cancel();  // which disturbs nobody
+  script_->Resume();
+  EXPECT_TRUE(absl::IsCancelled(Await(requests[0]).status));
+  const std::vector<float> embedding = Generate(*engine_, Embedded("hello")).embedding;
+  for (int i = 1; i < 5; ++i) EXPECT_EQ(Await(requests[i]).embedding, embedding);
+  EXPECT_EQ(generated(), 2);
+  EXPECT_EQ(memo_.Stats("", "").shared, 4);
+}
+
+TEST_F(MemoTest, VectorsArePartOfNoOnesButTheirOwnBytes) {
+  constexpr int64_t kMost = 8000;
+  Memo small(1 << 20, kMost);
+  const auto ask = [&](RequestSpec spec) {
+    return Await(small.Submit(generator_, std::move(spec), {"me"}).value());
+  };
+  ask(Spec("an answer"));
+  const int64_t answers = small.bytes().answers;
+  for (int i = 0; i < 200; ++i) {
+    ask(Embedded(std::to_string(i)));
+    EXPECT_TRUE(ask(Embedded("0")).remembered || i == 0);  // used all the time: it stays
+    EXPECT_LE(small.bytes().vectors, kMost);
+  }
+  EXPECT_EQ(small.bytes().answers, answers);
+  EXPECT_TRUE(ask(Spec("an answer")).remembered);
+  EXPECT_FALSE(ask(Embedded("1")).remembered);
+  const std::vector<MemoEntryInfo> entries = EntriesOf(small, "me");
+  ASSERT_GT(entries.size(), 2u);
+  EXPECT_FALSE(entries[0].is_vector);
+  EXPECT_TRUE(entries[1].is_vector);
+  EXPECT_EQ(entries[1].options, R"({"embed":"mean"})");
+  for (const MemoEntryInfo& entry : entries) small.Forget("me", entry.id);
+  EXPECT_EQ(small.bytes().vectors, 0);
+  EXPECT_EQ(small.bytes().answers, 0);
+  EXPECT_FALSE(ask(Embedded("0")).remembered);
+}
+
+// Whose end may have been cut off.
+TEST_F(MemoTest, ATextThatWasCutIsAnotherWhereItIsCutOtherwise) {
+  const auto key = [](int32_t context, const std::string& text, OnOverflow how) {
+    auto script = std::make_shared<Script>();
+    script->context_length = context;
+    const LocalGenerator generator(StartScripted(script));
+    const auto spec =
+        generator.Prepare({.task = Task::kEmbed, .prompt = text, .options = {.on_overflow = how}});
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    const std::optional<MemoKey> made = MakeMemoKey(generator, *spec, "me");
+    EXPECT_TRUE(made.has_value());
+    return *made;
+  };
+  using enum OnOverflow;
+  const std::string text(100, 'a');
+  EXPECT_NE(key(64, text, kTruncateEnd), key(64, text, kTruncateStart));
+  EXPECT_NE(key(64, text, kTruncateEnd), key(96, text, kTruncateEnd));
+  EXPECT_EQ(key(128, text, kTruncateEnd), key(192, text, kTruncateEnd));
+  EXPECT_EQ(key(128, text, kError), key(192, text, kError));
+  EXPECT_EQ(key(128, "a", kError).prompt, R"(["a"])");
 }
 
 // A store is a file that anybody may have written.
@@ -380,7 +482,7 @@ TEST_F(MemoTest, AStoredAnswerThatCannotBeOneIsGeneratedAnew) {
     store_->kept[0].second = {c.text, c.finish, c.tokens,
                               {},     5,        static_cast<int32_t>(c.tokens.size())};
     const int64_t before = generated();
-    Memo other(1 << 20);
+    Memo other(1 << 20, 1 << 20);
     auto request = other.Submit(generator_, Spec("hello", c.options), {"me", store_});
     ASSERT_TRUE(request.ok());
     EXPECT_EQ(Await(*request).remembered, c.possible);
@@ -460,7 +562,7 @@ TEST_F(MemoTest, NobodyHasAnAnswerBeforeItsStoreHas) {
 
 // So that who lists them holds nobody up, and those that come meanwhile make it no longer.
 TEST_F(MemoTest, EntriesComeInPages) {
-  Memo memo(int64_t{64} << 20);
+  Memo memo(int64_t{64} << 20, 0);
   const auto add = [&](const std::string& owner, int i, const std::string& text) {
     memo.Add({.owner = owner, .model = "m", .options = "{}", .prompt = std::to_string(i)},
              {.text = text}, {});

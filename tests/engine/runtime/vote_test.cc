@@ -234,7 +234,7 @@ TEST_F(VoteTest, AnAnswerThatWasCutSaysSo) {
 }
 
 TEST_F(VoteTest, AVoteIsRememberedAsWhatItIs) {
-  Memo memo(1 << 20);
+  Memo memo(1 << 20, 1 << 20);
   const MemoAccess access = {"me"};
   auto ask = [&](const RequestSpec& spec) { return memo.Submit(generator_, spec, access).value(); };
   const std::shared_ptr<Request> vote = ask(Spec(1, /*wants_first_choices=*/true));
