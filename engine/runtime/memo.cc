@@ -73,16 +73,26 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
 
   // By one who waits for the generator's request itself, and may be faster than its thread.
   void OnCollected(const Request& work) noexcept override {
+    std::shared_ptr<MemoStore> store;
     {
       absl::MutexLock lock(&memo_->mutex_);
       Keep(work.result());
+      store = store_;
     }
-    if (store_ != nullptr) store_->Flush();
+    if (store != nullptr) store->Flush();
+  }
+
+  // Who waited for the generator's request itself waits no more.
+  void OnAbandoned(Request&) noexcept override {
+    std::shared_ptr<MemoStore> store;
+    absl::MutexLock lock(&memo_->mutex_);
+    store.swap(store_);
   }
 
   // Nobody waits for `request` any more.
   void Leave(Request& request) noexcept {
     std::shared_ptr<Request> left, stopped;
+    std::shared_ptr<MemoStore> store;  // closed on this thread, if it is to be, not the engine's
     {
       absl::MutexLock lock(&memo_->mutex_);
       auto found = std::find_if(waiting_.begin(), waiting_.end(),
@@ -92,6 +102,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
       waiting_.erase(found);
       if (waiting_.empty()) {
         stopped = std::move(work_);
+        store.swap(store_);
         Land();
       }
     }
@@ -131,8 +142,8 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   Memo* const memo_;
   const Generator* const generator_;  // finishes its requests before it goes
   const MemoKey key_;
-  const std::shared_ptr<MemoStore> store_;
   // Guarded by memo_->mutex_.
+  std::shared_ptr<MemoStore> store_;  // null where nobody waits any more
   std::shared_ptr<Request> work_;
   std::vector<std::shared_ptr<Request>> waiting_;
   bool kept_ = false;

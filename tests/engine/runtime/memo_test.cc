@@ -248,6 +248,21 @@ TEST_F(MemoTest, TheLastOneToLeaveStopsIt) {
   EXPECT_GE(script_->cancelled_forwards, 1);
 }
 
+// Closing a file is nothing for the engine's thread.
+TEST_F(MemoTest, TheStoreGoesWithTheLastOneWhoLeaves) {
+  store_ = std::make_shared<FakeStore>();
+  const std::weak_ptr<FakeStore> store = store_;
+  script_->Pause();
+  for (const int64_t timeout_ms : {0, 60'000}) {
+    auto request = Submit("hello", {.max_tokens = 1000, .timeout_ms = timeout_ms});
+    request->Cancel();
+    EXPECT_TRUE(absl::IsCancelled(Await(request).status));
+  }
+  store_.reset();
+  EXPECT_TRUE(store.expired());
+  script_->Resume();
+}
+
 TEST_F(MemoTest, ErrorsAreNotRemembered) {
   script_->error_token = 'e';
   EXPECT_FALSE(Ask("e").status.ok());
