@@ -10,55 +10,13 @@
 #include <vector>
 
 #include "engine/runtime/memo.h"
+#include "tests/engine/runtime/held_generator.h"
 
 namespace lm {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// Keeps what it is asked; a test says what becomes of it.
-class HeldGenerator : public Generator {
- public:
-  const ModelInfo& info() const override { return info_; }
-  std::string identity() const override { return "held"; }
-  int32_t max_sequence_tokens() const override { return 1000; }
-  absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const override {
-    return RequestSpec{.text = std::string(request.prompt), .options = request.options};
-  }
-  absl::StatusOr<std::string> Render(const TextRequest&) const override { return ""; }
-  absl::StatusOr<int64_t> CountTokens(const TextRequest&) const override { return 0; }
-  absl::StatusOr<std::shared_ptr<Request>> Submit(
-      RequestSpec spec, std::shared_ptr<RequestListener> listener) override {
-    if (asked.size() == room) return absl::ResourceExhaustedError("full");
-    asked.push_back(std::make_shared<Request>(std::move(spec)));
-    asked.back()->set_listener(std::move(listener));
-    return asked.back();
-  }
-  absl::Status Validate(const RequestSpec&) const override { return absl::OkStatus(); }
-  absl::StatusOr<AdapterSet> AdaptersOf(const GenerationOptions&) const override {
-    return AdapterSet();
-  }
-  absl::Status CheckConstraint(const GenerationOptions&) const override { return absl::OkStatus(); }
-  bool CanBeAnswer(const RequestSpec&, const RememberedAnswer&) const override { return true; }
-  absl::StatusOr<const Tokenizer*> tokenizer() const override { return nullptr; }
-  const std::shared_ptr<Engine>& engine() const override { return engine_; }
-
-  void Say(size_t i, const std::string& text) {
-    asked[i]->Finish({.text = text,
-                      .finish = FinishReason::kStop,
-                      .tokens_in = 10,
-                      .tokens_cached = 8,
-                      .tokens_out = 2});
-  }
-
-  std::vector<std::shared_ptr<Request>> asked;
-  size_t room = 100;
-
- private:
-  ModelInfo info_;
-  std::shared_ptr<Engine> engine_;
-};
 
 RequestSpec Spec(int32_t votes, bool wants_first_choices = false) {
   RequestSpec spec{.text = "?", .wants_first_choices = wants_first_choices};
