@@ -1,6 +1,8 @@
 #include "extension/batch/foreseen_calls.h"
 
 #include <algorithm>
+#include <cassert>
+#include <iterator>
 #include <utility>
 
 namespace lm {
@@ -16,139 +18,163 @@ constexpr int kLookedAt = 8;
 
 ForeseenCall& ForeseenCalls::Add(RowPrompt row, CallText text, const void* site, int64_t number,
                                  const void* behind) {
+  assert(calls_.empty() || calls_.back().number < number);
   std::optional<PendingAnswer> kept = TakeKept(text);
-  const size_t bytes = text.bytes();
   calls_.push_back({.text = std::move(text),
                     .pending = kept.has_value() ? *std::move(kept) : PendingAnswer(std::move(row)),
                     .site = site,
                     .number = number,
                     .behind = behind});
-  bytes_ += bytes;
-  return calls_.back();
+  const auto call = std::prev(calls_.end());
+  call->under_way = call->pending.submitted() && !call->pending.answered();
+  num_under_way_ += call->under_way;
+  bytes_ += call->text.bytes();
+  if (unsubmitted_ == calls_.end()) unsubmitted_ = call;
+  if (unanswered_ == calls_.end()) unanswered_ = call;
+  return *call;
 }
 
-std::optional<size_t> ForeseenCalls::Find(const CallText& text) const {
+const ForeseenCall* ForeseenCalls::Find(const CallText& text) const {
   const auto found = std::find_if(calls_.begin(), calls_.end(),
                                   [&text](const ForeseenCall& call) { return call.text == text; });
-  if (found == calls_.end()) return std::nullopt;
-  return found - calls_.begin();
+  return found != calls_.end() ? &*found : nullptr;
 }
 
-PendingAnswer ForeseenCalls::Take(size_t i, int64_t last,
+PendingAnswer ForeseenCalls::Take(const ForeseenCall& taken, int64_t last,
                                   absl::FunctionRef<void(const ForeseenCall&)> passed_over) {
-  PendingAnswer pending = std::move(calls_[i].pending);
-  if (i == 0) {
-    bytes_ -= calls_.front().text.bytes();
-    calls_.pop_front();
-    submitted_ -= submitted_ > 0;
-    return pending;
-  }
-  const ForeseenCall* const taken = &calls_[i];
-  const int64_t number = taken->number;
-  const void* const site = taken->site;
-  Drop([&](const ForeseenCall& call) {
-    if (&call == taken) return true;
+  auto call = calls_.begin();
+  while (&*call != &taken) {
     const bool passed =
-        call.number < number && call.number < last &&
-        (call.site == site || call.behind == site || call.number + kLongBefore < number);
-    if (passed) passed_over(call);
-    return passed;
-  });
+        call->number < last && (call->site == taken.site || call->behind == taken.site ||
+                                call->number + kLongBefore < taken.number);
+    if (passed) passed_over(*call);
+    call = passed ? Erase(call) : std::next(call);
+  }
+  PendingAnswer pending = std::move(call->pending);
+  Erase(call);
   return pending;
 }
 
 std::optional<PendingAnswer> ForeseenCalls::TakeKept(const CallText& text) {
   const auto found = kept_.find(text.hash);
   if (found == kept_.end()) return std::nullopt;
-  std::vector<ForeseenCall>& calls = found->second;
-  if (!(calls.back().text == text)) return std::nullopt;
-  PendingAnswer pending = std::move(calls.back().pending);
-  calls.pop_back();
+  Calls& calls = found->second;
+  ForeseenCall& first = calls.front();
+  if (!(first.text == text)) return std::nullopt;
+  PendingAnswer pending = std::move(first.pending);
+  num_under_way_ -= first.under_way;
+  calls.pop_front();
   --num_kept_;
   if (calls.empty()) kept_.erase(found);
   return pending;
 }
 
-void ForeseenCalls::Drop(absl::FunctionRef<bool(const ForeseenCall&)> condition) {
-  std::deque<ForeseenCall> others;
-  size_t bytes = 0, submitted = 0, seen = 0;
-  for (ForeseenCall& call : calls_) {
-    const bool was_submitted = seen++ < submitted_;
-    if (condition(call)) continue;
-    submitted += was_submitted;
-    bytes += call.text.bytes();
-    others.push_back(std::move(call));
+// For a call that is about to leave calls_: it is not counted there any more. It may still be under
+// way.
+void ForeseenCalls::Leave(Calls::iterator call) {
+  if (unsubmitted_ == calls_.end() || call->number < unsubmitted_->number) {
+    size_t& of_its_place = num_submitted_of_.find(call->site)->second;
+    assert(of_its_place > 0);
+    --of_its_place;
   }
-  calls_.swap(others);
-  submitted_ = submitted;
-  bytes_ = bytes;
+  if (call == unsubmitted_) ++unsubmitted_;
+  if (call == unanswered_) ++unanswered_;
+  bytes_ -= call->text.bytes();
+  num_ripe_ -= std::exchange(call->ripe, false);
+}
+
+ForeseenCalls::Calls::iterator ForeseenCalls::Erase(Calls::iterator call) {
+  Leave(call);
+  num_under_way_ -= call->under_way;
+  return calls_.erase(call);
 }
 
 void ForeseenCalls::DropAll() {
-  calls_.clear();
-  submitted_ = bytes_ = 0;
+  while (!calls_.empty()) Erase(calls_.begin());
+  assert(bytes_ == 0 && num_ripe_ == 0);
 }
 
 void ForeseenCalls::Clear() {
   DropAll();
   DropKept([](const ForeseenCall&) {});
-  num_under_way_ = num_ripe_ = 0;
+  assert(num_kept_ == 0 && num_under_way_ == 0);
+  num_submitted_of_.clear();
 }
 
 void ForeseenCalls::DropDoubtful(const void* site) {
-  Drop([site](const ForeseenCall& call) { return call.behind != nullptr && call.site == site; });
+  for (auto call = calls_.begin(); call != calls_.end();) {
+    const bool doubtful = call->behind != nullptr && call->site == site;
+    call = doubtful ? Erase(call) : std::next(call);
+  }
 }
 
 void ForeseenCalls::KeepAside() {
   while (!calls_.empty()) {
-    ForeseenCall& last = calls_.back();
-    if (last.pending.submitted()) {
-      kept_[last.text.hash].push_back(std::move(last));
-      ++num_kept_;
+    const auto last = std::prev(calls_.end());
+    if (!last->pending.submitted()) {
+      Erase(last);
+      continue;
     }
-    calls_.pop_back();
+    Calls& alike = kept_[last->text.hash];
+    Leave(last);
+    last->unknown = false;
+    alike.splice(alike.begin(), calls_, last);
+    ++num_kept_;
   }
-  submitted_ = bytes_ = num_ripe_ = 0;
 }
 
 void ForeseenCalls::DropKept(absl::FunctionRef<void(const ForeseenCall&)> passed_over) {
   for (const auto& [hash, calls] : kept_) {
     for (const ForeseenCall& call : calls) passed_over(call);
   }
+  for (const auto& [hash, calls] : kept_) {
+    for (const ForeseenCall& call : calls) num_under_way_ -= call.under_way;
+  }
   kept_.clear();
   num_kept_ = 0;
 }
 
 void ForeseenCalls::Submit(size_t width, size_t of_place) {
-  SiteCounts seen;
-  for (size_t i = of_place < calls_.size() ? 0 : submitted_; i < calls_.size(); ++i) {
-    if (of_place < calls_.size() && ++seen[calls_[i].site] > of_place) return;
-    if (i < submitted_) continue;
-    PendingAnswer& pending = calls_[i].pending;
-    if (!pending.submitted()) {
-      if (num_under_way_ >= width || !pending.Submit()) return;
-      pending.Collect();
-      num_under_way_ += !pending.answered();
+  for (; unsubmitted_ != calls_.end(); ++unsubmitted_) {
+    ForeseenCall& call = *unsubmitted_;
+    size_t& of_its_place = num_submitted_of_[call.site];
+    if (of_its_place >= of_place) return;
+    if (!call.pending.submitted()) {
+      if (num_under_way_ >= width || !call.pending.Submit()) return;
+      call.under_way = true;
+      ++num_under_way_;
+      Collect(call);
     }
-    ++submitted_;
+    ++of_its_place;
   }
 }
 
+// Keeps the answer where it is there.
+void ForeseenCalls::Collect(ForeseenCall& call) {
+  assert(call.under_way && !call.ripe);
+  call.pending.Collect();
+  if (!call.pending.answered()) return;
+  call.under_way = false;
+  --num_under_way_;
+  call.ripe = call.unknown;
+  num_ripe_ += call.ripe;
+}
+
 void ForeseenCalls::Look() {
-  num_under_way_ = num_ripe_ = 0;
   int not_there = 0;
+  size_t unseen = num_under_way_;
   auto look = [&](ForeseenCall& call) {
-    if (not_there < kLookedAt && call.pending.submitted() && !call.pending.answered()) {
-      call.pending.Collect();
-      // Those that another model is asked about are not in that order.
-      not_there += !call.pending.answered() && !call.pending.escalated();
-    }
-    num_under_way_ += call.pending.submitted() && !call.pending.answered();
-    return call.pending.answered();
+    if (!call.under_way) return;
+    --unseen;
+    Collect(call);
+    // Those that another model is asked about are not in that order.
+    not_there += call.under_way && !call.pending.escalated();
   };
-  for (ForeseenCall& call : calls_) num_ripe_ += look(call) && call.unknown;
+  auto enough = [&] { return unseen == 0 || not_there == kLookedAt; };
+  while (unanswered_ != calls_.end() && unanswered_->pending.answered()) ++unanswered_;
+  for (auto call = unanswered_; call != calls_.end() && !enough(); ++call) look(*call);
   for (auto& [hash, calls] : kept_) {
-    for (ForeseenCall& call : calls) look(call);
+    for (auto call = calls.begin(); call != calls.end() && !enough(); ++call) look(*call);
   }
 }
 

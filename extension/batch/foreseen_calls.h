@@ -3,8 +3,12 @@
 //
 //   calls.Add(row, text, site, number, behind);   // the shadow's
 //   calls.Submit(width, most_of_a_place);
-//   std::optional<size_t> at = calls.Find(text);   // the statement's
-//   PendingAnswer pending = calls.Take(*at, last, [](const ForeseenCall& wrong) { ... });
+//   const ForeseenCall* call = calls.Find(text);   // the statement's
+//   PendingAnswer pending = calls.Take(*call, last, [](const ForeseenCall& wrong) { ... });
+//
+// Where one step of the shadow makes all calls of the statement (ORDER BY, GROUP BY, sum()), there
+// are tens of thousands. What is done for each call takes as long as if there were few: finding and
+// taking go through those before it, submitting and looking through those that are under way.
 //
 // A shadow may have to walk its rows again (look_ahead.h): what was foreseen before is kept aside,
 // and each call that is foreseen again gets what was under way for it.
@@ -13,10 +17,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
+#include <list>
 #include <optional>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "engine/base/hash_map.h"
@@ -37,23 +39,32 @@ struct ForeseenCall {
   // place. Then it is doubtful.
   const void* behind;
   bool unknown = false;  // the shadow had to do without its answer
+
+  // Of ForeseenCalls alone: the counts that it is in.
+  bool under_way = false;
+  bool ripe = false;
 };
 
 // Not thread-safe. Destroying it cancels what is under way.
 class ForeseenCalls {
  public:
+  ForeseenCalls() = default;
+  ForeseenCalls(const ForeseenCalls&) = delete;
+  ForeseenCalls& operator=(const ForeseenCalls&) = delete;
+
+  // REQUIRES: the number is greater than those of the calls before it.
   ForeseenCall& Add(RowPrompt row, CallText text, const void* site, int64_t number,
                     const void* behind);
 
   size_t size() const { return calls_.size(); }
   size_t bytes() const { return bytes_; }  // of their texts
-  const ForeseenCall& at(size_t i) const { return calls_[i]; }
+  const ForeseenCall& front() const { return calls_.front(); }
 
-  // The first with this text.
-  std::optional<size_t> Find(const CallText& text) const;
-  // Takes it out, and drops those before it, and before the number `last`, that the statement has
-  // `passed_over`: of the same place, behind it, or long before.
-  PendingAnswer Take(size_t i, int64_t last,
+  // The first with this text; nullptr where there is none.
+  const ForeseenCall* Find(const CallText& text) const;
+  // Takes out one of them, and drops those before it, and before the number `last`, that the
+  // statement has `passed_over`: of the same place, behind it, or long before.
+  PendingAnswer Take(const ForeseenCall& taken, int64_t last,
                      absl::FunctionRef<void(const ForeseenCall&)> passed_over);
   // One of those kept aside, of which another walk has not come by yet.
   std::optional<PendingAnswer> TakeKept(const CallText& text);
@@ -75,19 +86,26 @@ class ForeseenCalls {
 
   // Looks which answers have come, or at least most of them.
   void Look();
-  size_t num_under_way() const { return num_under_way_; }  // when it was last looked, and since
+  // Those whose answers have not come, as far as Look() and Submit() have seen.
+  size_t num_under_way() const { return num_under_way_; }
   // Of those that the shadow had to do without, how many have come.
   size_t num_ripe() const { return num_ripe_; }
 
  private:
-  void Drop(absl::FunctionRef<bool(const ForeseenCall&)> condition);
+  using Calls = std::list<ForeseenCall>;
 
-  std::deque<ForeseenCall> calls_;
-  size_t submitted_ = 0;  // calls_[0, submitted_) are
+  void Collect(ForeseenCall& call);
+  void Leave(Calls::iterator call);
+  Calls::iterator Erase(Calls::iterator call);
+
+  Calls calls_;                                 // in the order of their numbers
+  Calls::iterator unsubmitted_ = calls_.end();  // [begin, unsubmitted_) are submitted
+  Calls::iterator unanswered_ = calls_.end();   // [begin, unanswered_) are answered
+  SiteCounts num_submitted_of_;                 // by their places, of [begin, unsubmitted_)
   size_t bytes_ = 0;
-  HashMap<size_t, std::vector<ForeseenCall>> kept_;  // by hash, the last first
+  HashMap<size_t, Calls> kept_;  // by hash; none of the lists is empty
   size_t num_kept_ = 0;
-  size_t num_under_way_ = 0;
+  size_t num_under_way_ = 0;  // with those kept aside
   size_t num_ripe_ = 0;
 };
 

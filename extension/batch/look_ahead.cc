@@ -243,8 +243,8 @@ PendingAnswer LookAhead::Take(const CallText& text, RowPrompt row) {
 
 std::optional<PendingAnswer> LookAhead::TakeForeseen(const CallText& text) {
   if (walk_ == Walk::kNone) return std::nullopt;
-  const std::optional<size_t> found = calls_.Find(text);
-  if (!found.has_value()) {
+  const ForeseenCall* const found = calls_.Find(text);
+  if (found == nullptr) {
     std::optional<PendingAnswer> kept = calls_.TakeKept(text);
     if (kept.has_value()) {
       CountHit();
@@ -257,8 +257,8 @@ std::optional<PendingAnswer> LookAhead::TakeForeseen(const CallText& text) {
   const size_t distrusted = distrusted_.size();
   // Others may be alike, and it be a later one's answer that is taken: what is before it has been
   // passed over when the call before came from behind it, too.
-  const int64_t last = std::exchange(place_, calls_.at(*found).number);
-  last_site_ = calls_.at(*found).site;
+  const int64_t last = std::exchange(place_, found->number);
+  last_site_ = found->site;
   num_rows_ = std::max(num_rows_, ++num_taken_of_[last_site_]);
   PendingAnswer pending =
       calls_.Take(*found, last, [this](const ForeseenCall& call) { PassOver(call); });
@@ -289,9 +289,9 @@ void LookAhead::CountMiss(const CallText& text, bool asked) {
   if (!asked && last_.has_value() && *last_ == text) return;
   ++num_unforeseen_;
   // In its row the statement has made this call instead of one that was in doubt.
-  while (calls_.size() > 0 && last_site_ != nullptr && calls_.at(0).behind == last_site_) {
-    PassOver(calls_.at(0));
-    calls_.DropDoubtful(calls_.at(0).site);
+  while (calls_.size() > 0 && last_site_ != nullptr && calls_.front().behind == last_site_) {
+    PassOver(calls_.front());
+    calls_.DropDoubtful(calls_.front().site);
   }
   dependent_ = dependent_ || learning_;
   // A step that was ended early, and cannot be afforded again yet, has not looked for it.
