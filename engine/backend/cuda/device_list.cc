@@ -41,9 +41,16 @@ bool RunsOn(const Architecture& architecture, int major, int minor) {
           architecture.number <= number);
 }
 
-// Errors after which CUDA's manual has the process end.
+// Errors that CUDA 12.0 to 12.7 have no name for.
+constexpr int kErrorContained = 226;         // cudaErrorContained
+constexpr int kErrorTensorMemoryLeak = 721;  // cudaErrorTensorMemoryLeak
+
+// Errors after which CUDA's manual has the process end (driver_types.h: "the process must be
+// terminated and relaunched").
 bool EndsCuda(cudaError_t error) {
-  switch (error) {
+  switch (static_cast<int>(error)) {
+    case kErrorContained:
+    case kErrorTensorMemoryLeak:
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:
     case cudaErrorAssert:
@@ -53,8 +60,8 @@ bool EndsCuda(cudaError_t error) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
-    case cudaErrorTensorMemoryLeak:
     case cudaErrorMpsClientTerminated:
+    case cudaErrorExternalDevice:
       return true;
     default:
       return false;

@@ -835,6 +835,9 @@ TEST(CudaDeviceTest, ErrorsSayWhereOnlyANewProcessHelps) {
   };
   for (const Fault fault :
        {Fault{cudaErrorIllegalAddress, true}, Fault{cudaErrorLaunchFailure, true},
+        Fault{cudaErrorExternalDevice, true},
+        Fault{static_cast<cudaError_t>(226), true},  // cudaErrorContained
+        Fault{static_cast<cudaError_t>(721), true},  // cudaErrorTensorMemoryLeak
         Fault{cudaErrorECCUncorrectable, false}}) {
     fake = {};
     {
