@@ -22,7 +22,8 @@ absl::Status CudaBackend::Attention(Tensor q, const KvLayer& layer, const Attent
                                 .group = q.cols / layer.key_dim / layer.kv_heads,
                                 .kv_heads = layer.kv_heads,
                                 .value_dim = layer.value_dim,
-                                .window = options.window};
+                                .window = options.window,
+                                .partial_bytes = PartialBytesOn(device_->info().memory_bytes)};
     ASSIGN_OR_RETURN(const PlacedAttention::Plan plan,
                      attention_.Find(device_.get(), step(), kind));
     const int64_t bytes = cuda::AttentionPartialBytes(plan.num_partials, ToCacheLayer(layer));

@@ -9,7 +9,6 @@ namespace {
 
 constexpr int64_t kEnoughWarps = 1024;  // of tiles that walk, to keep a GPU busy
 constexpr int64_t kLongPrompt = 16;     // tokens, that may walk
-constexpr int64_t kMostPartialBytes = int64_t{128} << 20;
 
 int64_t ChunksOf(int64_t context) { return (context + cuda::kTileChunk - 1) / cuda::kTileChunk; }
 
@@ -77,7 +76,7 @@ class Planner {
       if (sequence.num_tokens >= kLongPrompt) tiles += TilesOf(sequence);
     }
     return tiles * kind_.kv_heads >= kEnoughWarps ||
-           partials * PartialBytes(kind_) > kMostPartialBytes;
+           partials * PartialBytes(kind_) > kind_.partial_bytes;
   }
 
   int64_t TilesOf(const StepSequence& sequence) const {
@@ -178,8 +177,13 @@ class Planner {
 
 }  // namespace
 
+int64_t PartialBytesOn(int64_t device_bytes) {
+  constexpr int64_t kShare = 128, kLeast = int64_t{128} << 20;
+  return std::max(device_bytes / kShare, kLeast);
+}
+
 int64_t MostPartials(const AttentionKind& kind, int64_t context) {
-  return std::max(kMostPartialBytes / PartialBytes(kind), ChunksOf(context) * HeadTiles(kind));
+  return std::max(kind.partial_bytes / PartialBytes(kind), ChunksOf(context) * HeadTiles(kind));
 }
 
 AttentionPlanSizes GreatestPlan(const AttentionKind& kind, const StepBounds& bounds) {

@@ -17,17 +17,24 @@ namespace lm {
 inline constexpr int32_t kBlocksOfChunk = cuda::kTileChunk / kKvBlockTokens;
 static_assert(cuda::kTileChunk % kKvBlockTokens == 0);
 
+// Bytes that partial results may take on a device of `device_bytes` of memory, which is a 128th of
+// it, or 128 MiB: enough for contexts that share nothing and are all that the device has room for,
+// as keys and values of F16 take 8 times the bytes of their partial results in each layer (of
+// groups of up to 16 heads).
+int64_t PartialBytesOn(int64_t device_bytes);
+
 struct AttentionKind {
   int32_t cache_class;
   int64_t group;  // query heads of a KV head
   int64_t kv_heads;
   int64_t value_dim;
   Window window;
+  int64_t partial_bytes = PartialBytesOn(0);  // at most, but for those of one token
 
   bool operator==(const AttentionKind& other) const {
     auto key = [](const AttentionKind& kind) {
       return std::tuple(kind.cache_class, kind.group, kind.kv_heads, kind.value_dim,
-                        kind.window.causal, kind.window.size, kind.window.kind);
+                        kind.window.causal, kind.window.size, kind.window.kind, kind.partial_bytes);
     };
     return key(*this) == key(other);
   }
@@ -42,8 +49,8 @@ struct AttentionPlan {
   int32_t num_partials = 0;
 };
 
-// The most partial results that a plan has where `context` is the longest context: what fits a
-// piece of memory of some size, or those of one token of that context, if that is more.
+// The most partial results that a plan has where `context` is the longest context: what fits
+// kind.partial_bytes, or those of one token of that context, if that is more.
 int64_t MostPartials(const AttentionKind& kind, int64_t context);
 
 // How many there are of each at most, in any step within the bounds.

@@ -93,11 +93,10 @@ absl::Status PlacedAttention::Place(CudaDevice* device, const StepTables& step, 
 }
 
 absl::StatusOr<float*> PlacedAttention::Partials(CudaDevice* device, int64_t bytes) {
-  const size_t wanted = static_cast<size_t>(bytes);
-  ASSIGN_OR_RETURN(
-      void* memory,
-      partials_.Reserve(
-          device, wanted > partials_.bytes() ? std::max(wanted, 2 * partials_.bytes()) : wanted));
+  size_t room = static_cast<size_t>(bytes);
+  // Within bounds nothing grows behind the greatest one.
+  if (bounds_ == nullptr && room > partials_.bytes()) room = std::max(room, 2 * partials_.bytes());
+  ASSIGN_OR_RETURN(void* memory, partials_.Reserve(device, room));
   return static_cast<float*>(memory);
 }
 

@@ -107,7 +107,13 @@ TEST(AttentionPlanTest, NoStepHasMoreThanTheGreatestPlan) {
   const AttentionKind kinds[] = {
       {.cache_class = 0, .group = 4, .kv_heads = 8, .value_dim = 128, .window = {}},
       {.cache_class = 0, .group = 20, .kv_heads = 1, .value_dim = 64, .window = {.size = 700}},
-      {.cache_class = 0, .group = 1, .kv_heads = 32, .value_dim = 256, .window = {}}};
+      {.cache_class = 0, .group = 1, .kv_heads = 32, .value_dim = 256, .window = {}},
+      {.cache_class = 0,
+       .group = 4,
+       .kv_heads = 8,
+       .value_dim = 128,
+       .window = {},
+       .partial_bytes = PartialBytesOn(int64_t{80} << 30)}};
   constexpr int32_t kContext = 130000;
   const StepBounds bounds = {.tokens = 512, .context = kContext};
   struct Shape {
@@ -145,6 +151,41 @@ TEST(AttentionPlanTest, TheLongestContextsHaveThePartialResults) {
   const std::map<Key, int> covered = Covered(plan);
   EXPECT_EQ(covered.size(), 20u * 400);
   for (const auto& [key, count] : covered) EXPECT_EQ(count, 1);
+}
+
+// A token that walks through a long context by itself has a warp a KV head.
+TEST(AttentionPlanTest, NoLongContextWalksWhereTheDeviceHasRoomForIt) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  struct Case {
+    int sequences;
+    int32_t context, tokens;
+    int64_t device_bytes;
+    bool walks;
+  };
+  for (const Case& c :
+       {Case{2, 131072, 1, 24 * kGiB, false}, Case{8, 65536, 1, 80 * kGiB, false},
+        Case{8, 131072, 1, 80 * kGiB, false}, Case{16, 131072, 1, 140 * kGiB, false},
+        Case{1, 131072, 64, 140 * kGiB, false}, Case{2, 131072, 1, 8 * kGiB, true}}) {
+    SCOPED_TRACE(testing::Message()
+                 << c.sequences << " of " << c.context << ", " << c.device_bytes);
+    const AttentionKind kind = {.cache_class = 0,
+                                .group = 4,
+                                .kv_heads = 8,
+                                .value_dim = 128,
+                                .window = {},
+                                .partial_bytes = PartialBytesOn(c.device_bytes)};
+    AttentionPlan plan;
+    PlanAttention(SharingStep(c.sequences, c.context, c.tokens, 0), kind, &plan);
+    EXPECT_EQ(std::any_of(plan.tiles.begin(), plan.tiles.end(),
+                          [](const cuda::AttentionTile& tile) { return tile.partial < 0; }),
+              c.walks);
+    const AttentionPlanSizes most =
+        GreatestPlan(kind, {.tokens = std::max(512, c.tokens), .context = c.context});
+    EXPECT_LE(plan.num_partials, most.partials);
+    const int64_t bytes = 8 * cuda::kTileRows * (128 + 2) * int64_t{sizeof(float)};
+    EXPECT_LE(most.partials * bytes, kind.partial_bytes);
+    EXPECT_LE(kind.partial_bytes, std::max(c.device_bytes / 128, kGiB / 8));
+  }
 }
 
 void ExpectSamePlan(const AttentionPlan& got, const AttentionPlan& wanted) {
