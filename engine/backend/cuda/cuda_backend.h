@@ -47,6 +47,7 @@ absl::StatusOr<CudaGroup> CreateCudaGroup(absl::Span<const int> devices);
 struct CudaDeviceInfo {
   std::string name;  // "NVIDIA H200"
   int64_t memory_bytes = 0;
+  int64_t multiprocessor_bytes = 0;  // of shared memory
   int compute_major = 0;
   int compute_minor = 0;
   std::string unusable;  // why, or empty

@@ -62,7 +62,8 @@ absl::Status CudaDevice::Open() {
   queues_steps_ = serial == nullptr;
   const bool overlaps = 10 * info_.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap &&
                         (serial == nullptr || absl::string_view(serial) == "steps");
-  queue_ = {recorder_.get(), recorder_->AddQueue(index_, stream_, overlaps)};
+  queue_ = {recorder_.get(), recorder_->AddQueue(index_, stream_, overlaps),
+            info_.multiprocessor_bytes};
   void* staging = nullptr;
   RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));
   staging_ = static_cast<char*>(staging);

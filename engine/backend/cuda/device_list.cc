@@ -79,6 +79,7 @@ CudaDeviceInfo Describe(const CudaApi& api, int index) {
   }
   info.name = properties.name;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  info.multiprocessor_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
   info.compute_major = properties.major;
   info.compute_minor = properties.minor;
   const std::vector<Architecture> all = Architectures();

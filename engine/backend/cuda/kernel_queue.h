@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace lm {
 class LaunchRecorder;
@@ -17,6 +18,9 @@ namespace lm::cuda {
 struct Queue {
   LaunchRecorder* recorder = nullptr;
   int number = 0;
+  // Shared memory of a multiprocessor of its device, for all blocks that are there at once; 0: not
+  // known.
+  int64_t multiprocessor_bytes = 0;
 };
 
 inline constexpr int kMostArguments = 16;  // of a kernel

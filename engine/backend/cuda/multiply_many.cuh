@@ -33,11 +33,32 @@ struct ManyStage {
   static constexpr int kBytes = kInput + kTiles * kInputBytes;
   static constexpr int kTotals =
       kWide ? 0 : kManyThreads * kWarpPanels * kWarpTiles * int{sizeof(float4)};
-  static constexpr int kStages = kBytes * 4 + kTotals <= 99 << 10   ? 4
-                                 : kBytes * 3 + kTotals <= 99 << 10 ? 3
-                                                                    : 2;
-  static constexpr int kAllBytes = kTotals + kStages * kBytes;
-  static_assert(kAllBytes <= 99 << 10, "what a thread block of compute capability 8.9 can have");
+  static constexpr int AllBytes(int stages) { return kTotals + stages * kBytes; }
+  static constexpr int kMostBytes = 99 << 10;  // of a thread block of compute capability 8.9
+  static constexpr int kMostStages = AllBytes(4) <= kMostBytes   ? 4
+                                     : AllBytes(3) <= kMostBytes ? 3
+                                                                 : 2;
+  static_assert(AllBytes(kMostStages) <= kMostBytes);
+
+  // Whether a multiprocessor with so much shared memory has room for two blocks.
+  static constexpr bool TwoFit(int stages, int64_t multiprocessor_bytes) {
+    constexpr int kReserved = 1 << 10;  // of each block
+    return 2 * (AllBytes(stages) + kReserved) <= multiprocessor_bytes;
+  }
+  // Of compute capability 9.0 and of 8.0. Where a stage fewer has two blocks fit an A100, too, they
+  // have that there (Q8_0: 84 KB a block, 71 with three stages).
+  static constexpr int64_t kLargeBytes = 228 << 10, kSmallBytes = 164 << 10;
+  static constexpr int kFewestStages = !kWide && kMostStages > 2 &&
+                                               TwoFit(kMostStages, kLargeBytes) &&
+                                               !TwoFit(kMostStages, kSmallBytes) &&
+                                               TwoFit(kMostStages - 1, kSmallBytes)
+                                           ? kMostStages - 1
+                                           : kMostStages;
+  // Whether it has the fewest stages there; 0: it is not known how much there is.
+  static bool HasFewest(int64_t multiprocessor_bytes) {
+    return multiprocessor_bytes > 0 && !TwoFit(kMostStages, multiprocessor_bytes) &&
+           TwoFit(kFewestStages, multiprocessor_bytes);
+  }
 };
 
 // The sums of a thread's slices, by panel and tile.
@@ -97,8 +118,9 @@ struct RunCopies<0, kRuns> {
   __device__ __forceinline__ void Copy(char*, int) {}
 };
 
-// The rows of eight panels times the tokens from a tile on, for StoreMany.
-template <DType kType, int kTiles>
+// The rows of eight panels times the tokens from a tile on, for StoreMany. (The number of stages
+// changes no bit.)
+template <DType kType, int kTiles, int kStages>
 __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInput& x,
                                         int64_t first_panel, int64_t first_tile,
                                         ManyTotals<kType, kTiles>* totals) {
@@ -125,7 +147,7 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   const int units = static_cast<int>(x.units), of_slice = static_cast<int>(SliceUnits(units));
   auto fill_weights = [&](int unit) {
     if (unit < units) {
-      char* stage = stages + unit % Stage::kStages * Stage::kBytes;
+      char* stage = stages + unit % kStages * Stage::kBytes;
       code_copies.Copy(stage, Stage::kFormat.code_bytes());
       high_copies.Copy(stage + Stage::kHigh, Stage::kFormat.high_bytes());
       scale_copies.Copy(stage + Stage::kScales, Stage::kFormat.scale_bytes());
@@ -135,7 +157,7 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   };
   auto fill_input = [&](int unit) {
     if (unit < units) {
-      char* stage = stages + unit % Stage::kStages * Stage::kBytes;
+      char* stage = stages + unit % kStages * Stage::kBytes;
       input_copies.Copy(stage + Stage::kInput, InputUnitBytes(Stage::kFormat));
     }
     EndCopyGroup();
@@ -143,16 +165,16 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
 
   const auto shared = [](const auto* from) { return *from; };
   float acc[kWarpPanels][kWarpTiles][4] = {};
-  for (int i = 0; i < Stage::kStages - 1; ++i) fill_weights(i);
+  for (int i = 0; i < kStages - 1; ++i) fill_weights(i);
   WaitForKernelBefore();
-  for (int i = 0; i < Stage::kStages - 1; ++i) fill_input(i);
+  for (int i = 0; i < kStages - 1; ++i) fill_input(i);
   int left = of_slice;
   for (int unit = 0; unit < units; ++unit) {
-    WaitForCopies<Stage::kStages - 2>();
+    WaitForCopies<kStages - 2>();
     __syncthreads();  // all have arrived, and the unit before has been read
-    fill_weights(unit + Stage::kStages - 1);
-    fill_input(unit + Stage::kStages - 1);
-    const char* stage = stages + unit % Stage::kStages * Stage::kBytes;
+    fill_weights(unit + kStages - 1);
+    fill_input(unit + kStages - 1);
+    const char* stage = stages + unit % kStages * Stage::kBytes;
 #pragma unroll
     for (int i = 0; i < kUnitBlocks<kType>; ++i) {
       BlockInput<kType> input[kWarpTiles];
@@ -223,7 +245,7 @@ __device__ __forceinline__ void StoreMany(const PackedWeights& w, const PackedIn
   }
 }
 
-template <DType kType, int kTiles>
+template <DType kType, int kTiles, int kStages>
 __global__ __launch_bounds__(kManyThreads, ManyStage<kType, kTiles>::kWide
                                                ? 1
                                                : 2) void MultiplyManyKernel(PackedWeights w,
@@ -232,12 +254,12 @@ __global__ __launch_bounds__(kManyThreads, ManyStage<kType, kTiles>::kWide
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   const int64_t first_tile = int64_t{blockIdx.y} * kTiles;
   ManyTotals<kType, kTiles> totals;
-  SumMany(w, x, first_panel, first_tile, &totals);
+  SumMany<kType, kTiles, kStages>(w, x, first_panel, first_tile, &totals);
   StoreMany(w, x, to, first_panel, first_tile, &totals);
 }
 
 // Of the experts: a group of slots has kManyTiles tiles.
-template <DType kType>
+template <DType kType, int kStages>
 __global__ __launch_bounds__(kManyThreads,
                              2) void MultiplyManyOfExpertsKernel(PackedWeights w, PackedInput x,
                                                                  ProductOutput to,
@@ -246,7 +268,7 @@ __global__ __launch_bounds__(kManyThreads,
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   ManyTotals<kType, kManyTiles> totals;
-  SumMany(w, x, first_panel, 0, &totals);
+  SumMany<kType, kManyTiles, kStages>(w, x, first_panel, 0, &totals);
   TakeOutput(experts, blockIdx.y, &w, &x, &to);
   StoreMany(w, x, to, first_panel, 0, &totals);
 }

@@ -76,6 +76,30 @@ cudaError_t MultiplyTiles(const Queue& queue, const PackedWeights& w, const Pack
   return MultiplyStream<kType, StreamTiles<1, 4>>(queue, w, x, input, to);
 }
 
+// Calls `launch` with the integral_constant of how many stages a thread block has on the queue's
+// device, and the bytes of its shared memory.
+template <DType kType, int kTiles, typename Launch>
+cudaError_t WithStages(const Queue& queue, Launch launch) {
+  using Stage = ManyStage<kType, kTiles>;
+  if constexpr (Stage::kFewestStages < Stage::kMostStages) {
+    if (Stage::HasFewest(queue.multiprocessor_bytes)) {
+      return launch(std::integral_constant<int, Stage::kFewestStages>(),
+                    Stage::AllBytes(Stage::kFewestStages));
+    }
+  }
+  return launch(std::integral_constant<int, Stage::kMostStages>(),
+                Stage::AllBytes(Stage::kMostStages));
+}
+
+template <DType kType, int kTiles>
+cudaError_t MultiplyMany(const Queue& queue, dim3 grid, const PackedWeights& w,
+                         const PackedInput& x, const ProductOutput& to) {
+  return WithStages<kType, kTiles>(queue, [&](auto stages, int shared_bytes) {
+    return LaunchShared(queue, MultiplyManyKernel<kType, kTiles, stages>, grid, kManyThreads,
+                        shared_bytes, w, x, to);
+  });
+}
+
 template <DType kType>
 cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const PackedInput& x,
                               const InputRows& input, const ProductOutput& to,
@@ -89,9 +113,11 @@ cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const 
     return MultiplyStreamOfExperts<kType, StreamTiles<1, 1>>(queue, w, x, input, to, experts);
   }
   if (experts.group_slots == kGroupSlots[2]) {
-    return LaunchShared(queue, MultiplyManyOfExpertsKernel<kType>,
-                        Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups),
-                        kManyThreads, ManyStage<kType, kManyTiles>::kAllBytes, w, x, to, experts);
+    return WithStages<kType, kManyTiles>(queue, [&](auto stages, int shared_bytes) {
+      return LaunchShared(queue, MultiplyManyOfExpertsKernel<kType, stages>,
+                          Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups),
+                          kManyThreads, shared_bytes, w, x, to, experts);
+    });
   }
   return MultiplyStreamOfExperts<kType, StreamTiles<1, 4>>(queue, w, x, input, to, experts);
 }
@@ -109,12 +135,10 @@ cudaError_t MultiplyType(const Queue& queue, const PackedWeights& w, const Packe
   if constexpr (kType == DType::kF16) {
     const dim3 wide = Grid(grid.x, DivideUp(tiles, kWideTiles));
     if (tiles >= kWideTiles && int64_t{wide.x} * wide.y >= kWideBlocks) {
-      return LaunchShared(queue, MultiplyManyKernel<kType, kWideTiles>, wide, kManyThreads,
-                          ManyStage<kType, kWideTiles>::kAllBytes, w, x, to);
+      return MultiplyMany<kType, kWideTiles>(queue, wide, w, x, to);
     }
   }
-  return LaunchShared(queue, MultiplyManyKernel<kType, kManyTiles>, grid, kManyThreads,
-                      ManyStage<kType, kManyTiles>::kAllBytes, w, x, to);
+  return MultiplyMany<kType, kManyTiles>(queue, grid, w, x, to);
 }
 
 // Each of one file; cudaErrorNotSupported where it has not the type.

@@ -52,6 +52,7 @@ constexpr cudaError_t kOthers = cudaErrorInvalidResourceHandle;  // another devi
 std::atomic<bool> runs_kernels{true};
 std::atomic<bool> peers_can_read{true};
 std::atomic<int64_t> device_bytes{kDeviceBytes};
+std::atomic<int64_t> multiprocessor_bytes{0};
 
 bool MayBeLost(int device) { return which_is_lost < 0 || which_is_lost == device; }
 cudaError_t Lost(int device) {
@@ -231,6 +232,7 @@ constexpr CudaApi kHost = {
         [](cudaDeviceProp* properties, int) {
           std::strcpy(properties->name, "the host");
           properties->major = 9;
+          properties->sharedMemPerMultiprocessor = static_cast<size_t>(multiprocessor_bytes);
           return cudaSuccess;
         },
     .GetDevice =
@@ -489,6 +491,7 @@ void on_host::LoseDeviceAfter(int synchronisations, int device) {
   which_is_lost = device;
   waits_left = synchronisations;
 }
+void on_host::SetMultiprocessorBytes(int64_t bytes) { multiprocessor_bytes = bytes; }
 void on_host::SetDeviceBytes(int64_t bytes) { device_bytes = bytes > 0 ? bytes : kDeviceBytes; }
 void on_host::SetRunsKernels(bool runs) { runs_kernels = runs; }
 void on_host::SetPeersCanRead(bool can) { peers_can_read = can; }

@@ -26,6 +26,9 @@ RuntimeCounts TakeRuntimeCounts();
 // How much memory the device has; 0: as at the beginning, plenty.
 void SetDeviceBytes(int64_t bytes);
 
+// How much shared memory a multiprocessor has; 0: as at the beginning, it does not say.
+void SetMultiprocessorBytes(int64_t bytes);
+
 // Whether the devices run the kernels' code; whether they can read each other's memory.
 void SetRunsKernels(bool runs);
 void SetPeersCanRead(bool can);
