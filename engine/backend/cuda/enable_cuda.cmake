@@ -2,13 +2,12 @@
 # every target that links lm_backend also links the runtime.
 if(LM_CUDA)
   include(CheckLanguage)
+  # A100, L4 and L40, H100 and H200; newer ones translate compute_90 when they load it.
+  set(all_architectures 80-real 89-real 90)
+  set(chosen_here OFF)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # A100, L4 and L40, H100 and H200; newer ones translate compute_90 when they load it.
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90)
-    # Where there is no GPU to run it on, one for all: that compiles in half the time.
-    if(NOT LM_SELF_CONTAINED AND NOT EXISTS /dev/nvidia0)
-      set(CMAKE_CUDA_ARCHITECTURES 80)
-    endif()
+    set(chosen_here ON)
+    set(CMAKE_CUDA_ARCHITECTURES ${all_architectures})
   endif()
   if(NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
@@ -31,5 +30,22 @@ if(LM_CUDA)
     message(STATUS "LM_CUDA: off, nvcc 12.0 or newer is needed, "
                    "${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_VERSION}")
     set(LM_CUDA OFF)
+  else()
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+      list(APPEND all_architectures 100-real 120-real)  # B200, GeForce RTX 50
+    endif()
+    set(note "")
+    if(chosen_here)
+      set(CMAKE_CUDA_ARCHITECTURES ${all_architectures})
+      # Where there is no GPU to run it on, one for all: that compiles in less than half the time.
+      if(NOT LM_SELF_CONTAINED AND NOT EXISTS /dev/nvidia0)
+        set(CMAKE_CUDA_ARCHITECTURES 80)
+        string(CONCAT note " alone, as there is no GPU here: those of 9.0 and newer translate them when they "
+                           "load them. For all: -DCMAKE_CUDA_ARCHITECTURES='${all_architectures}'")
+      elseif(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+        set(note ": nvcc ${CMAKE_CUDA_COMPILER_VERSION} knows no newer ones, which translate those of 90 when they load them")
+      endif()
+    endif()
+    message(STATUS "LM_CUDA: kernels for ${CMAKE_CUDA_ARCHITECTURES}${note}")
   endif()
 endif()
