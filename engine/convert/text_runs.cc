@@ -44,7 +44,8 @@ class TextRunner {
     }
     std::vector<Transformer::Part> parts;
     parts.push_back({std::move(backend), 0, spec.num_layers()});
-    const DType kv_type = KvTypeOf(spec, DType::kI16);  // as models on a CPU have them
+    // As models on a CPU have them.
+    const DType kv_type = KvTypeOf(spec, /*on_gpu=*/false, DType::kI16);
     ASSIGN_OR_RETURN(runner.model_,
                      Transformer::Load(*gguf, spec, /*kv_bytes=*/0, kv_type, std::move(parts)));
     return runner;

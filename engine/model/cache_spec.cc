@@ -106,12 +106,14 @@ std::vector<int32_t> CommonKvHeads(const ModelSpec& spec, const CacheSpec& cache
   return heads;
 }
 
-DType KvTypeOf(const ModelSpec& spec, DType asked) {
+DType KvTypeOf(const ModelSpec& spec, bool on_gpu, DType asked) {
   const bool rows = spec.Widest([](const LayerSpec& layer) {
     return layer.attention() != nullptr && layer.attention()->compressed.has_value() ? 1 : 0;
   }) > 0;
   if (rows) return DType::kF32;
-  return spec.causal || asked == DType::kI16 ? asked : DType::kF32;
+  if (spec.causal || asked == DType::kF32) return asked;
+  if (on_gpu) return DType::kF16;
+  return asked == DType::kI16 ? asked : DType::kF32;
 }
 
 CacheSpec SmallestCache(const ModelSpec& spec, DType dtype) {

@@ -50,9 +50,10 @@ BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype);
 std::vector<int32_t> CommonKvHeads(const ModelSpec& spec, const CacheSpec& cache, int64_t first,
                                    int64_t end);
 
-// The type of a model's keys and values where `asked` is asked for: rows that are both are F32, as
-// are those of encoders, who keep none, but for int16, which is faster.
-DType KvTypeOf(const ModelSpec& spec, DType asked);
+// The type of a model's keys and values where `asked` is asked for, which KvTypeOn has let pass:
+// rows that are both are F32. Encoders keep none, and have what their attention is fast in: where a
+// GPU has some of the layers F16, unless F32 is asked for; on CPUs kI16 if it is asked for, or F32.
+DType KvTypeOf(const ModelSpec& spec, bool on_gpu, DType asked);
 
 // For `bytes`, keys and values as `dtype`. InvalidArgument, with both
 // numbers, where that is less than the least that a sequence needs.

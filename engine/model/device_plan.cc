@@ -22,6 +22,16 @@ std::string FirstUsable() {
   return "cpu";
 }
 
+// The first GPU's name; empty where there is none.
+absl::string_view FirstGpu(absl::Span<const DeviceLayers> plan) {
+  for (const DeviceLayers& run : plan) {
+    for (absl::string_view device : absl::StrSplit(run.device, '+')) {
+      if (CudaNumber(device).has_value()) return device;
+    }
+  }
+  return "";
+}
+
 // Of one that is no CPU; cuda is cuda:0.
 absl::Status CheckGpu(absl::string_view device) {
   std::vector<std::string> usable;
@@ -117,16 +127,14 @@ absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices,
   return plan;
 }
 
+bool HasGpu(absl::Span<const DeviceLayers> plan) { return !FirstGpu(plan).empty(); }
+
 absl::StatusOr<DType> KvTypeOn(absl::Span<const DeviceLayers> plan, std::optional<DType> asked) {
-  for (const DeviceLayers& run : plan) {
-    for (absl::string_view device : absl::StrSplit(run.device, '+')) {
-      if (!CudaNumber(device).has_value()) continue;
-      if (asked != DType::kI16) return asked.value_or(DType::kF16);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "kv_type 'int16' is for CPUs: wanted 'f16', 'int8' or 'f32' on device '", device, "'"));
-    }
-  }
-  return asked.value_or(DType::kI16);
+  const absl::string_view gpu = FirstGpu(plan);
+  if (gpu.empty()) return asked.value_or(DType::kI16);
+  if (asked != DType::kI16) return asked.value_or(DType::kF16);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "kv_type 'int16' is for CPUs: wanted 'f16', 'int8' or 'f32' on device '", gpu, "'"));
 }
 
 }  // namespace lm

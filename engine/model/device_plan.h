@@ -37,6 +37,9 @@ absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices,
 // there.
 std::string WhyNoGpu();
 
+// Whether a GPU has some of the layers.
+bool HasGpu(absl::Span<const DeviceLayers> plan);
+
 // The type of keys and values for such layers where `asked` is asked for: without that kI16 on
 // CPUs, which multiply its integers faster than floats, and kF16 where a GPU has some of the
 // layers. InvalidArgument for kI16 there.

@@ -72,8 +72,9 @@ void ReadShape(const GgufFile& gguf, std::optional<DType> kv_type, const std::st
       plan.ok() ? KvTypeOn(*plan, kv_type) : kv_type.value_or(DType::kF16);
   AddProblem(type.status(), report);
   constexpr int64_t kEnough = int64_t{1} << 50;
+  const bool on_gpu = plan.ok() && HasGpu(*plan);
   const absl::StatusOr<CacheSpec> cache =
-      PlanCache(*spec, kEnough, KvTypeOf(*spec, type.value_or(DType::kF16)));
+      PlanCache(*spec, kEnough, KvTypeOf(*spec, on_gpu, type.value_or(DType::kF16)));
   AddProblem(cache.status(), report);
   if (!cache.ok()) return;
   report->classes = cache->shape.classes;

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(const std::vector<DeviceLayers> plan,
                    PlanDevices(options.device, spec.num_layers()));
   ASSIGN_OR_RETURN(const DType asked_kv_type, KvTypeOn(plan, options.kv_type));
-  const DType kv_type = KvTypeOf(spec, asked_kv_type);
+  const DType kv_type = KvTypeOf(spec, HasGpu(plan), asked_kv_type);
   const bool guesses = options.mtp && options.draft.empty() && plan.size() == 1;
   if (!guesses || !spec.causal || spec.pooling.ranks) spec.LeaveOutMtp();
   std::vector<Transformer::Part> parts;

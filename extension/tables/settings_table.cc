@@ -16,7 +16,8 @@
 //   kv_type     of the KV cache's values: 'auto' is 'int16' on CPUs (14 bits with a scale for
 //               each token and head, which they multiply faster than 'f16'), 'f16' where a GPU has a
 //               part; 'int8' keeps twice the tokens in the same bytes and changes answers a little;
-//               'f32'. Encoders keep none: they have 'int16', or 'f32' where it would be another
+//               'f32'. Encoders keep none: on CPUs they have 'int16', or 'f32' where it would be
+//               another, and 'f16' where a GPU has a part, unless it is 'f32'
 //   pack_cache  a folder for packed weights. The first process that loads a model lays its matrices
 //               out for the processor and leaves them there; the next ones map that file: they pack
 //               nothing, and share its memory. It is checked against its digests before the first

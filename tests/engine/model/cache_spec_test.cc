@@ -35,6 +35,22 @@ CacheSpec Plan(const ModelSpec& spec, int64_t bytes) {
   return cache.ok() ? *cache : CacheSpec();
 }
 
+TEST(CacheSpecTest, EncodersHaveTheTypeThatTheirDevicesAreFastIn) {
+  ModelSpec encoder, decoder;
+  encoder.causal = false;
+  encoder.layers = decoder.layers = {Attention(2, 16)};
+  constexpr DType kAsked[] = {DType::kF16, DType::kI16, DType::kI8, DType::kF32};
+  constexpr DType kOnCpus[] = {DType::kF32, DType::kI16, DType::kF32, DType::kF32};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(KvTypeOf(encoder, /*on_gpu=*/false, kAsked[i]), kOnCpus[i]);
+    EXPECT_EQ(KvTypeOf(encoder, /*on_gpu=*/true, kAsked[i]),
+              kAsked[i] == DType::kF32 ? DType::kF32 : DType::kF16);
+    for (const bool on_gpu : {false, true}) {
+      EXPECT_EQ(KvTypeOf(decoder, on_gpu, kAsked[i]), kAsked[i]);
+    }
+  }
+}
+
 TEST(CacheSpecTest, LayersThatSeeEverythingAreOneClassWhateverTheirHeads) {
   ModelSpec spec;
   spec.context_length = 1000;

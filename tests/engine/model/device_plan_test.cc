@@ -45,6 +45,15 @@ TEST(DevicePlanTest, KeysAndValuesAreOfTheTypeThatSuitsItsDevices) {
   EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr("cuda:1"));
 }
 
+TEST(DevicePlanTest, KnowsWhetherAGpuHasAPart) {
+  auto has_gpu = [](absl::string_view devices) { return HasGpu(PlanDevices(devices, 8).value()); };
+  EXPECT_FALSE(has_gpu("cpu"));
+  EXPECT_FALSE(has_gpu("cpu+cpu,reference"));
+  EXPECT_TRUE(has_gpu("cuda"));
+  EXPECT_TRUE(has_gpu("cpu=7,cuda:3"));
+  EXPECT_TRUE(has_gpu("cuda:0+cuda:1"));
+}
+
 TEST(DevicePlanTest, AutoFindsADevice) {
   const auto plan = PlanDevices("auto", 4);
   ASSERT_TRUE(plan.ok()) << plan.status();

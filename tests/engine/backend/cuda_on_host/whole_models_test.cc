@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -102,6 +104,73 @@ TEST_P(WholeModelsTest, WriteTheTextOfTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, WholeModelsTest, testing::ValuesIn(ModelsToRun()),
+                         [](const testing::TestParamInfo<std::string>& info) {
+                           return ModelAndDevice(info.param, "cuda");
+                         });
+
+// The hidden states of all tokens of encoders, whose texts are computed together: those of the CPU,
+// with keys and values of F16, which tensor cores take; and of each text alone the same bits.
+class EncodersTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(EncodersTest, SayWhatTheCpuSaysInF16) {
+  const int64_t faults = on_host::NumFaults();
+  auto load = [](const std::string& device, std::optional<DType> kv_type) {
+    return Model::Load(ModelPath(GetParam(), ".gguf"),
+                       {.device = device, .threads = 1, .kv_bytes = 1 << 24, .kv_type = kv_type})
+        .value();
+  };
+  std::vector<std::vector<int32_t>> texts;
+  for (const int size : {1, 17, 60}) {
+    texts.emplace_back();
+    for (int i = 0; i < size; ++i) texts.back().push_back(5 + (7 * i + 13 * size) % 290);
+  }
+  auto hidden_of = [](Model& model, const std::vector<std::vector<int32_t>>& some) {
+    ModelStep step;
+    int32_t block = 0;
+    for (const std::vector<int32_t>& text : some) {
+      const auto size = static_cast<int32_t>(text.size());
+      Append(MakeSequence(text, block), size, model.language_model(), &step);
+      block += BlocksFor(size);
+      for (int32_t i = 0; i < size; ++i) {
+        step.hidden_rows.push_back(static_cast<int32_t>(step.hidden_rows.size()));
+      }
+    }
+    return RunStep(model.language_model(), std::move(step)).hidden;
+  };
+  const auto cpu = load("cpu", DType::kF32);
+  const std::vector<float> wanted = hidden_of(*cpu, texts);
+  double squares = 0;
+  for (const float value : wanted) squares += double{value} * value;
+  const double rms = std::sqrt(squares / static_cast<double>(wanted.size()));
+  for (const char* device : {"cuda:0", "cuda:0=1,cpu"}) {
+    SCOPED_TRACE(device);
+    const auto cuda = load(device, std::nullopt);
+    ASSERT_EQ(cuda->info().kv_type, DType::kF16);
+    const std::vector<float> got = hidden_of(*cuda, texts);
+    ASSERT_EQ(got.size(), wanted.size());
+    // As far as int16's may be on CPUs (golden_embeddings_test.cc).
+    double most = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      most = std::max(most, std::abs(double{got[i]} - wanted[i]));
+    }
+    EXPECT_LT(most, 0.012 * rms);
+    std::vector<float> alone;
+    for (const std::vector<int32_t>& text : texts) {
+      const std::vector<float> one = hidden_of(*cuda, {text});
+      alone.insert(alone.end(), one.begin(), one.end());
+    }
+    EXPECT_EQ(alone, got);
+  }
+  EXPECT_EQ(load("cuda:0", DType::kF16)->info().kv_type, DType::kF16);
+  EXPECT_EQ(load("cuda:0", DType::kI8)->info().kv_type, DType::kF16);
+  EXPECT_EQ(load("cuda:0", DType::kF32)->info().kv_type, DType::kF32);
+  EXPECT_EQ(on_host::NumFaults(), faults);
+}
+
+// With windows, slopes, and neither; a reranker.
+INSTANTIATE_TEST_SUITE_P(Models, EncodersTest,
+                         testing::Values("bert-rerank-f32", "jina-bert-v2-f32", "modern-bert-f32",
+                                         "gemma-embedding-f32"),
                          [](const testing::TestParamInfo<std::string>& info) {
                            return ModelAndDevice(info.param, "cuda");
                          });
