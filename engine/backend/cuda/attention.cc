@@ -16,7 +16,7 @@ absl::Status CudaBackend::Attention(Tensor q, const KvLayer& layer, const Attent
   const cuda::AttentionScores scores = {options.scale, options.window, options.softcap,
                                         values(options.slopes), values(options.sinks)};
   const int64_t dim = std::max(layer.key_dim, layer.value_dim);
-  if (layer.dtype == DType::kF16 && layer.key_dim % 16 == 0 && layer.value_dim % 16 == 0 &&
+  if (layer.dtype != DType::kF32 && layer.key_dim % 16 == 0 && layer.value_dim % 16 == 0 &&
       dim <= cuda::kMostTileDim) {
     const AttentionKind kind = {.cache_class = layer.cache_class,
                                 .group = q.cols / layer.key_dim / layer.kv_heads,

@@ -1,6 +1,6 @@
-// Attention on tensor cores over keys and values of F16 in fragments (kv_value.cuh): for decoding,
-// a warp a chunk of positions and a tile of rows that share it; for long prompts, a warp a tile and
-// all its chunks.
+// Attention on tensor cores over keys and values of F16 or int8 in fragments (kv_value.cuh): for
+// decoding, a warp a chunk of positions and a tile of rows that share it; for long prompts, a warp
+// a tile and all its chunks.
 //
 // Order (the same in both). Of a chunk of kTileChunk absolute positions, 32 at a time: scores = q
 // k, q being two binary16 numbers whose sum has 22 bits, summed by the tensor cores over the dims
@@ -8,8 +8,13 @@
 // values that are 1) and the weighted values, scaled where the maximum has grown. Chunks are merged
 // in ascending order, a sink last. A row's numbers do not depend on the other rows of its tile:
 // what it does not see has the weight 0, which changes no bit.
+//
+// Codes of int8 become binary16, which is exact. A score is times its key's scale; a weight times
+// kValueUnit and its value's scale is rounded to binary16, and the sum of the weights is one of
+// F32: each lane's of its positions in order, at a chunk's end those of the four lanes of a row.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "engine/backend/cuda/attention_tiles.cuh"
 #include "engine/backend/cuda/kv_value.cuh"
@@ -22,10 +27,36 @@ namespace {
 
 constexpr int kStep = kBlockTokens;  // positions
 
+// A power of two by which weights times the scales of values have the range that values of F16
+// have.
+constexpr float kValueUnit = 128;
+
+// What a lane reads of 16 by 16 values.
+template <DType kType>
+using KvWords = std::conditional_t<kType == DType::kI8, uint2, uint4>;
+__device__ __forceinline__ uint4 Fragments(const uint4& words) { return words; }
+__device__ __forceinline__ uint4 Fragments(const uint2& codes) {
+  uint4 b;
+  LoadFourCodes(codes.x, &b.x, &b.y);
+  LoadFourCodes(codes.y, &b.z, &b.w);
+  return b;
+}
+
 // The greatest of what the four lanes have that hold a row.
 __device__ __forceinline__ float MaxOfRow(float value) {
   value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
   return fmaxf(value, __shfl_xor_sync(~0u, value, 2));
+}
+
+// The sum of it.
+__device__ __forceinline__ float SumOfRow(float value) {
+  value += __shfl_xor_sync(~0u, value, 1);
+  return value + __shfl_xor_sync(~0u, value, 2);
+}
+
+// A scale, or the greatest that binary16 has where it is greater; NaN stays.
+__device__ __forceinline__ float FinitePart(float scale) {
+  return scale > 65504.0f ? 65504.0f : scale;
 }
 
 __device__ __forceinline__ uint32_t PackFinite16(float first, float second) {
@@ -84,12 +115,14 @@ __device__ __forceinline__ uint32_t MaskOf(int p, int first, int end) {
 }
 
 // Asks for a head of a block of the cache, keys or values.
+template <DType kType>
 __device__ __forceinline__ void PrefetchHead(const KvCacheLayer& layer, const void* data,
                                              int64_t dim, int64_t block, int64_t kv_head,
                                              int lane) {
-  const char* head = static_cast<const char*>(data) +
-                     KvHeadOffset<DType::kF16>(layer.block_stride, dim, block, kv_head);
-  for (int64_t i = lane * 128; i < kStep * dim * 2; i += kWarp * 128) PrefetchToL2(head + i);
+  const char* head =
+      static_cast<const char*>(data) + KvHeadOffset<kType>(layer.block_stride, dim, block, kv_head);
+  const int64_t bytes = KvHeadOffset<kType>(0, dim, 0, 1);
+  for (int64_t i = lane * 128; i < bytes; i += kWarp * 128) PrefetchToL2(head + i);
 }
 
 // Two values of a query as two binary16 numbers each.
@@ -108,7 +141,7 @@ __device__ __forceinline__ void SplitQuery(float first, float second, uint32_t* 
 // kSixteens: keys and values have at most 16 times as many values; kExactly: just as many. Shared
 // memory of a warp: q as fragments A, of the first and then of the second number, and the merged
 // values as fragments C.
-template <int kSixteens, bool kExactly>
+template <DType kType, int kSixteens, bool kExactly>
 __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
     Matrix q, StepRows step, AttentionTiles tiles, const int32_t* blocks, KvCacheLayer layer,
     AttentionScores scores, float* partials, int shared_bytes_a_warp, Matrix out) {
@@ -151,8 +184,8 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
   // in the same cache as what has long been there, of which a chunk is brought near meanwhile.
   for (int p = max(first_chunk * kTileChunk, first_seen / kStep * kStep);
        p < min((first_chunk + 1) * kTileChunk, end_seen); p += kStep) {
-    PrefetchHead(layer, layer.keys, key_dim, table[p / kStep], kv_head, lane);
-    PrefetchHead(layer, layer.values, value_dim, table[p / kStep], kv_head, lane);
+    PrefetchHead<kType>(layer, layer.keys, key_dim, table[p / kStep], kv_head, lane);
+    PrefetchHead<kType>(layer, layer.values, value_dim, table[p / kStep], kv_head, lane);
   }
   WaitForKernelBefore();
 
@@ -189,18 +222,32 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
     }
   }
   // A block's keys, or values, of the head, as far as this lane reads them.
+  using Words = KvWords<kType>;
+  constexpr bool kCodes = kType == DType::kI8;
   const auto head_of = [&](const void* cache, int64_t dim, int64_t block) {
-    return reinterpret_cast<const uint4*>(
+    return reinterpret_cast<const Words*>(
                static_cast<const char*>(cache) +
-               KvHeadOffset<DType::kF16>(layer.block_stride, dim, block, kv_head)) +
+               KvHeadOffset<kType>(layer.block_stride, dim, block, kv_head)) +
            lane;
+  };
+  // The scales of this lane's positions of a block, in int8: 2t and 2t + 1 of each eight.
+  const auto read_scales = [&](const void* cache, int64_t dim, int64_t block, float2* scales) {
+    if constexpr (kCodes) {
+      const char* head = static_cast<const char*>(cache) +
+                         KvHeadOffset<kType>(layer.block_stride, dim, block, kv_head);
+      const auto* all = reinterpret_cast<const float2*>(head + kStep * dim);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) scales[n] = all[n * 4 + t];
+    }
   };
   // Values, and of short heads the next keys, are asked for before they are needed, where there are
   // registers for them.
   constexpr bool kValuesAhead = kSixteens <= 8, kKeysAhead = kSixteens <= 4;
-  uint4 k_ahead[kKeysAhead ? 2 * kSixteens : 1];
+  Words k_ahead[kKeysAhead ? 2 * kSixteens : 1];
+  float2 k_scales[4], v_scales[4];
   const auto read_keys = [&](int64_t block) {
-    const uint4* keys = head_of(layer.keys, key_dim, block);
+    const Words* keys = head_of(layer.keys, key_dim, block);
+    read_scales(layer.keys, key_dim, block, k_scales);
 #pragma unroll
     for (int k = 0; k < kSixteens; ++k) {
 #pragma unroll
@@ -210,7 +257,8 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
     }
   };
   const bool is_plain = scores.softcap <= 0 && scores.slopes == nullptr;
-  float acc[2 * kSixteens][4], sums[4];  // sums: as one more value
+  // sums: as one more value, or (of codes) in sums[0] and sums[2] a lane's own weights.
+  float acc[2 * kSixteens][4], sums[4];
   float maxima[2];
   for (int chunk = first_chunk; chunk < end_chunk || chunk == first_chunk; ++chunk) {
 #pragma unroll
@@ -226,8 +274,10 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
       if (begin < end) read_keys(block);
     }
     for (int p = begin; p < end; p += kStep) {
-      const uint4* const values = head_of(layer.values, value_dim, block);
-      uint4 v[2][kValuesAhead ? kSixteens : 1];
+      const Words* const values = head_of(layer.values, value_dim, block);
+      Words v[2][kValuesAhead ? kSixteens : 1];
+      read_scales(layer.values, value_dim, block, v_scales);
+      if constexpr (!kKeysAhead) read_scales(layer.keys, key_dim, block, k_scales);
       if constexpr (kValuesAhead) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
@@ -237,7 +287,7 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
           }
         }
       }
-      const uint4* const keys = head_of(layer.keys, key_dim, block);
+      const Words* const keys = head_of(layer.keys, key_dim, block);
       if (p + kStep < end) block = table[p / kStep + 1];
       float s[4][4] = {};  // of 8 positions each
 #pragma unroll
@@ -249,9 +299,9 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
         for (int pair = 0; pair < 2; ++pair) {
           uint4 b;
           if constexpr (kKeysAhead) {
-            b = k_ahead[2 * k + pair];
+            b = Fragments(k_ahead[2 * k + pair]);
           } else {
-            b = keys[(pair * key_sixteens + k) * kWarp];
+            b = Fragments(keys[(pair * key_sixteens + k) * kWarp]);
           }
           Multiply16<false>(a[1], b.x, b.y, s[2 * pair]);
           Multiply16<false>(a[1], b.z, b.w, s[2 * pair + 1]);
@@ -259,12 +309,34 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
           Multiply16<false>(a[0], b.z, b.w, s[2 * pair + 1]);
         }
       }
+      if constexpr (kCodes) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          s[n][0] *= k_scales[n].x;
+          s[n][1] *= k_scales[n].y;
+          s[n][2] *= k_scales[n].x;
+          s[n][3] *= k_scales[n].y;
+        }
+      }
       if constexpr (kKeysAhead) {
         if (p + kStep < end) read_keys(block);
       }
       const bool all_see = p >= all_first && p + kStep <= all_end;
+      const bool partly = p < first_seen || p + kStep > end_seen;
+      if constexpr (kCodes) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          v_scales[n].x = FinitePart(v_scales[n].x * kValueUnit);
+          v_scales[n].y = FinitePart(v_scales[n].y * kValueUnit);
+          if (partly) {  // what lies where nobody looks can be anything
+            const int at = p + n * 8 + 2 * t;
+            if (at < first_seen || at >= end_seen) v_scales[n].x = 0;
+            if (at + 1 < first_seen || at + 1 >= end_seen) v_scales[n].y = 0;
+          }
+        }
+      }
       uint32_t weights[4][2];  // of 8 positions: of row g, of row g + 8
-      float keep[2];
+      float keep[2], own_sums[2] = {0, 0};
 #pragma unroll
       for (int hi = 0; hi < 2; ++hi) {
         const TileRow& row = rows[hi];
@@ -305,8 +377,14 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
         maxima[hi] = max;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
-          weights[n][hi] =
-              StoreTwoF16(WeightOf(s[n][2 * hi] - base), WeightOf(s[n][2 * hi + 1] - base));
+          float first = WeightOf(s[n][2 * hi] - base), second = WeightOf(s[n][2 * hi + 1] - base);
+          if constexpr (kCodes) {
+            own_sums[hi] += first;
+            own_sums[hi] += second;
+            first *= v_scales[n].x;
+            second *= v_scales[n].y;
+          }
+          weights[n][hi] = StoreTwoF16(first, second);
         }
       }
       if (__reduce_max_sync(~0u, keep[0] != 1.0f || keep[1] != 1.0f ? 1u : 0u) != 0) {
@@ -317,20 +395,25 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
           for (int n = 0; n < 2 * kSixteens; ++n) acc[n][i] *= keep[i / 2];
         }
       }
-      const bool partly = p < first_seen || p + kStep > end_seen;
+      if constexpr (kCodes) {
+        sums[0] += own_sums[0];
+        sums[2] += own_sums[1];
+      }
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const uint32_t a[4] = {weights[2 * k][0], weights[2 * k][1], weights[2 * k + 1][0],
                                weights[2 * k + 1][1]};
         constexpr uint32_t kOnes = 0x3c003c00u;
-        Multiply16<false>(a, kOnes, kOnes, sums);
-        // What lies where nobody looks can be anything.
-        const auto mask = [&](uint4* b) {
-          const uint32_t first = MaskOf(p + k * 16 + 2 * t, first_seen, end_seen);
-          const uint32_t second = MaskOf(p + k * 16 + 2 * t + 8, first_seen, end_seen);
-          *b = {b->x & first, b->y & second, b->z & first, b->w & second};
+        if constexpr (!kCodes) Multiply16<false>(a, kOnes, kOnes, sums);
+        // What lies where nobody looks can be anything; codes are always finite.
+        const auto mask = [&](Words* b) {
+          if constexpr (!kCodes) {
+            const uint32_t first = MaskOf(p + k * 16 + 2 * t, first_seen, end_seen);
+            const uint32_t second = MaskOf(p + k * 16 + 2 * t + 8, first_seen, end_seen);
+            *b = {b->x & first, b->y & second, b->z & first, b->w & second};
+          }
         };
-        if constexpr (kValuesAhead) {
+        if constexpr (kValuesAhead && !kCodes) {
           if (partly) {
 #pragma unroll
             for (int d = 0; d < kSixteens; ++d) mask(&v[k][d]);
@@ -343,11 +426,15 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
             v[0][0] = values[(k * value_sixteens + d) * kWarp];
             if (partly) mask(&v[0][0]);
           }
-          const uint4 b = v[kValuesAhead ? k : 0][kValuesAhead ? d : 0];
+          const uint4 b = Fragments(v[kValuesAhead ? k : 0][kValuesAhead ? d : 0]);
           Multiply16<false>(a, b.x, b.y, acc[2 * d]);
           Multiply16<false>(a, b.z, b.w, acc[2 * d + 1]);
         }
       }
+    }
+    if constexpr (kCodes) {
+      sums[0] = SumOfRow(sums[0]);
+      sums[2] = SumOfRow(sums[2]);
     }
     if (!merges) break;
     float keep[2], add[2];
@@ -357,6 +444,7 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
       add[hi] = Weight(maxima[hi], max);
       total_max[hi] = max;
       total_sum[hi] = total_sum[hi] * keep[hi] + sums[2 * hi] * add[hi];
+      if constexpr (kCodes) add[hi] *= 1 / kValueUnit;
     }
 #pragma unroll
     for (int n = 0; n < 2 * kSixteens; ++n) {
@@ -381,8 +469,9 @@ __global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
 #pragma unroll
       for (int n = 0; n < 2 * kSixteens; ++n) {
         if (n >= 2 * value_sixteens) break;
-        row[2 + n * 8 + 2 * t] = acc[n][2 * hi];
-        row[2 + n * 8 + 2 * t + 1] = acc[n][2 * hi + 1];
+        constexpr float kUnit = kCodes ? 1 / kValueUnit : 1;
+        row[2 + n * 8 + 2 * t] = acc[n][2 * hi] * kUnit;
+        row[2 + n * 8 + 2 * t + 1] = acc[n][2 * hi + 1] * kUnit;
       }
     }
     return;
@@ -493,10 +582,16 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
   };
   // (For heads of 128 there are no registers left for a loop without ends.)
   const bool is_64 = layer.key_dim == 64 && layer.value_dim == 64;
-  const cudaError_t error = is_64        ? launch(AttentionTilesKernel<4, true>)
-                            : dim <= 64  ? launch(AttentionTilesKernel<4, false>)
-                            : dim <= 128 ? launch(AttentionTilesKernel<8, false>)
-                                         : launch(AttentionTilesKernel<16, false>);
+  auto launch_for = [&](auto type) {
+    constexpr DType kType = type;
+    return is_64        ? launch(AttentionTilesKernel<kType, 4, true>)
+           : dim <= 64  ? launch(AttentionTilesKernel<kType, 4, false>)
+           : dim <= 128 ? launch(AttentionTilesKernel<kType, 8, false>)
+                        : launch(AttentionTilesKernel<kType, 16, false>);
+  };
+  const cudaError_t error = layer.dtype == DType::kI8
+                                ? launch_for(std::integral_constant<DType, DType::kI8>())
+                                : launch_for(std::integral_constant<DType, DType::kF16>());
   if (error != cudaSuccess || !merges) return error;
   return Launch(queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
                 static_cast<unsigned>(DivideUp(layer.value_dim, kWarp) * kWarp), q, tiles, layer,

@@ -1,10 +1,10 @@
 // A block of the paged cache (backend.h, KvLayer): [kv_heads][kBlockTokens][dim], in int8 the
 // tokens' scales behind each head of a block.
 //
-// A head of F16 whose dim is a multiple of 16 lies in the order of the tensor cores' fragments B
-// (warp_matrix.cuh), 16 tokens by 16 dims after the other, 16 bytes a lane: of keys, b[0] and b[1]
-// of the first 8 tokens, of the other 8 (rows of B are dims); of values, of the first 8 dims, of
-// the other 8 (rows of B are tokens).
+// A head of F16, or of int8's codes, whose dim is a multiple of 16 lies in the order of the tensor
+// cores' fragments B of 16 bits (warp_matrix.cuh), 16 tokens by 16 dims after the other, 8 values a
+// lane: of keys, b[0] and b[1] of the first 8 tokens, of the other 8 (rows of B are dims); of
+// values, of the first 8 dims, of the other 8 (rows of B are tokens).
 #ifndef LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 #define LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 
@@ -41,7 +41,7 @@ enum class KvPart { kKeys, kValues };
 // Whether a head lies in fragments.
 template <DType kType>
 LM_HOST_DEVICE bool KvInFragments(int64_t dim) {
-  return kType == DType::kF16 && dim % 16 == 0;
+  return kType != DType::kF32 && dim % 16 == 0;
 }
 
 // Which of a head's values is value i of a token.
@@ -87,9 +87,9 @@ LM_HOST_DEVICE void StoreKv(KvPart part, float value, int64_t dim, int64_t token
 
 // Stores one value, and the scale, of a token in a cache of int8: QuantizeToInt8 of
 // quantize_to_codes.h.
-LM_HOST_DEVICE void StoreKvCode(float value, const ActivationScale& scale, int64_t dim,
+LM_HOST_DEVICE void StoreKvCode(KvPart part, float value, const ActivationScale& scale, int64_t dim,
                                 int64_t token, int64_t i, void* head) {
-  static_cast<int8_t*>(head)[token * dim + i] =
+  static_cast<int8_t*>(head)[KvPlace<DType::kI8>(part, dim, token, i)] =
       static_cast<int8_t>(QuantizeActivation(value, scale));
 }
 LM_HOST_DEVICE void StoreKvScale(const ActivationScale& scale, int64_t dim, int64_t token,

@@ -97,7 +97,7 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
     if constexpr (kType == DType::kI8) {
       const ActivationScale scale = ScaleActivations(MaxBits(row, dim, of_warps));
       for (int i = threadIdx.x; i < dim; i += kHeadThreads) {
-        StoreKvCode(row[i], scale, dim, token, i, to);
+        StoreKvCode(part, row[i], scale, dim, token, i, to);
       }
       if (threadIdx.x == 0) StoreKvScale(scale, dim, token, to);
     } else {

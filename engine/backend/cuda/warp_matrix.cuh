@@ -71,6 +71,18 @@ __device__ __forceinline__ uint32_t StoreTwoF16(float first, float second) {
   return word;
 }
 
+// Four int8 as binary16: the first two, the other two. (A byte below 0x64 is 1024 and that byte.)
+__device__ __forceinline__ void LoadFourCodes(uint32_t codes, uint32_t* first, uint32_t* second) {
+  constexpr uint32_t kBias = 0x64806480u;  // 1024 + 128
+  const uint32_t biased = codes ^ 0x80808080u;
+  asm("sub.f16x2 %0, %1, %2;"
+      : "=r"(*first)
+      : "r"(ChooseBytes(biased, 0x64646464u, 0x4140)), "r"(kBias));
+  asm("sub.f16x2 %0, %1, %2;"
+      : "=r"(*second)
+      : "r"(ChooseBytes(biased, 0x64646464u, 0x4342)), "r"(kBias));
+}
+
 // Asks for the 128 bytes that an address is of to be in the second-level cache, which all writes
 // pass, whoever makes them later.
 __device__ __forceinline__ void PrefetchToL2(const void* from) {

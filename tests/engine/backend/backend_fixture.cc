@@ -192,8 +192,8 @@ void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got
 
 void ExpectAttention(const Backend& backend, DType cache, absl::string_view op,
                      const Matrix& wanted, const Matrix& got) {
-  const bool rounds =
-      cache == DType::kF16 && backend.numeric_contract() == NumericContract::kRowInvariant;
+  const bool rounds = (cache == DType::kF16 || cache == DType::kI8) &&
+                      backend.numeric_contract() == NumericContract::kRowInvariant;
   const double coded = cache == DType::kI16 ? 5e-5 : 0;
   ExpectWithin(rounds ? 5e-4 : std::max(coded, Tolerance(op)), op, wanted, got);
 }

@@ -75,9 +75,9 @@ double ProductTolerance(const Backend& backend, DType weights);
 void ExpectProduct(const Backend& backend, DType weights, const Matrix& wanted, const Matrix& got);
 // Fails where `got` is farther from `wanted` than Tolerance(op).
 void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got);
-// The same of attention over a cache of that type: over one of F16 a backend whose order is its own
-// may round the weights to 11 bits, and in one of I16 the last bit of an exponential may be another
-// code of a weight.
+// The same of attention over a cache of that type: over one of F16 or I8 a backend whose order is
+// its own may round the weights to 11 bits, and in one of I16 the last bit of an exponential may be
+// another code of a weight.
 void ExpectAttention(const Backend& backend, DType cache, absl::string_view op,
                      const Matrix& wanted, const Matrix& got);
 // Fails where a bit differs.

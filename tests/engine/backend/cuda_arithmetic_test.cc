@@ -167,7 +167,7 @@ void CheckRopeAndStore(RopePairing pairing) {
         }
         const cuda::ActivationScale scale = cuda::ScaleActivations(max_bits);
         for (int64_t i = 0; i < kDim; ++i) {
-          cuda::StoreKvCode(values[i], scale, kDim, kToken, i, head);
+          cuda::StoreKvCode(part, values[i], scale, kDim, kToken, i, head);
         }
         cuda::StoreKvScale(scale, kDim, kToken, head);
       } else {

@@ -1,5 +1,5 @@
 // Attention in tiles: the bits of chunks that are merged behind are those of a tile that walks
-// through them, however many there are.
+// through them, however many there are, and whatever lies where nobody looks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,33 @@ class AttentionMergeTest : public testing::Test {
     return static_cast<T*>(to);
   }
 
+  // Random values of one KV head, as blocks of keys and values have them. Behind the context values
+  // are no numbers: in int8 the scales.
+  static std::vector<char> Cache(DType dtype, int32_t context, std::mt19937* random) {
+    std::normal_distribution<float> normal;
+    std::vector<char> cache;
+    auto add = [&cache](auto value) {
+      cache.resize(cache.size() + sizeof(value));
+      std::memcpy(cache.data() + cache.size() - sizeof(value), &value, sizeof(value));
+    };
+    for (int32_t part = 0; part < 2 * BlocksFor(context); ++part) {
+      for (int64_t i = 0; i < kKvBlockTokens * kDim; ++i) {
+        if (dtype == DType::kF16) {
+          add(FloatToHalf(2 * normal(*random)));
+        } else {
+          add(static_cast<int8_t>((*random)()));
+        }
+      }
+      for (int32_t i = 0; dtype == DType::kI8 && i < kKvBlockTokens; ++i) {
+        const bool is_there = part / 2 * kKvBlockTokens + i < context;
+        add(is_there ? 0.02f * std::abs(normal(*random)) : NAN);
+      }
+    }
+    return cache;
+  }
+
   // Of one token that sees `context` positions, whose first scores are far below the last ones.
-  std::vector<float> Attend(int32_t context, bool walks, bool sink) {
+  std::vector<float> Attend(DType dtype, int32_t context, bool walks, bool sink) {
     std::mt19937 random(context);
     std::normal_distribution<float> normal;
     auto values = [&](size_t count, float scale) {
@@ -39,16 +64,12 @@ class AttentionMergeTest : public testing::Test {
       return all;
     };
     const int32_t num_blocks = BlocksFor(context), chunks = (context + kTileChunk - 1) / kTileChunk;
-    std::vector<uint16_t> cache;
-    for (const float value : values(num_blocks * 2 * kKvBlockTokens * kDim, 2)) {
-      cache.push_back(FloatToHalf(value));
-    }
     std::vector<int32_t> blocks;
     for (int32_t b = 0; b < num_blocks; ++b) blocks.push_back(b);
-    char* const memory = reinterpret_cast<char*>(Upload(cache));
-    const int64_t part_bytes = kKvBlockTokens * kDim * 2;
-    const KvCacheLayer layer = {memory, memory + part_bytes, DType::kF16, 1, kDim,
-                                kDim,   2 * part_bytes};
+    const std::vector<char> cache = Cache(dtype, context, &random);
+    char* const memory = Upload(cache);
+    const int64_t part_bytes = static_cast<int64_t>(cache.size()) / num_blocks / 2;
+    const KvCacheLayer layer = {memory, memory + part_bytes, dtype, 1, kDim, kDim, 2 * part_bytes};
     const StepRows step = {Upload<Sequence>({{0, 1, context - 1, 0, -1}}), 1, Upload<int32_t>({0})};
     std::vector<AttentionTile> tiles;
     std::vector<AttentionPart> parts;
@@ -85,13 +106,15 @@ class AttentionMergeTest : public testing::Test {
 TEST_F(AttentionMergeTest, MergedChunksHaveTheBitsOfATileThatWalks) {
   const int64_t faults = on_host::NumFaults();
   // A thread block merges 32 chunks at a time.
-  for (const int32_t context : {1, 128, 129, 1000, 31 * 128, 32 * 128, 33 * 128 - 5, 9000}) {
-    for (const bool sink : {false, true}) {
-      const std::vector<float> wanted = Attend(context, /*walks=*/true, sink);
-      const std::vector<float> got = Attend(context, /*walks=*/false, sink);
-      EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0)
-          << context << ": " << got[0] << ", " << wanted[0];
-      EXPECT_GT(std::abs(wanted[0]), 0);
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    for (const int32_t context : {1, 128, 129, 1000, 31 * 128, 32 * 128, 33 * 128 - 5, 9000}) {
+      for (const bool sink : {false, true}) {
+        const std::vector<float> wanted = Attend(dtype, context, /*walks=*/true, sink);
+        const std::vector<float> got = Attend(dtype, context, /*walks=*/false, sink);
+        EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0)
+            << Traits(dtype).name << ", " << context << ": " << got[0] << ", " << wanted[0];
+        EXPECT_GT(std::abs(wanted[0]), 0);
+      }
     }
   }
   EXPECT_EQ(on_host::NumFaults(), faults);

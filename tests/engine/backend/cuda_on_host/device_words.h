@@ -67,6 +67,11 @@ inline float Exp2Approximately(float x) { return std::exp2(x); }
 inline uint32_t StoreTwoF16(float first, float second) {
   return StoreF16(first) | uint32_t{StoreF16(second)} << 16;
 }
+inline void LoadFourCodes(uint32_t codes, uint32_t* first, uint32_t* second) {
+  auto code = [codes](int i) { return static_cast<float>(static_cast<int8_t>(codes >> (8 * i))); };
+  *first = StoreTwoF16(code(0), code(1));
+  *second = StoreTwoF16(code(2), code(3));
+}
 inline void PrefetchToL2(const void* from) { on_host::Prefetch(from); }
 inline char* DynamicShared() { return on_host::DynamicShared(); }
 inline void BeginCopy(void* shared, const void* from) { on_host::BeginCopy(shared, from); }
