@@ -246,9 +246,9 @@ cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Mat
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);
 cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
                       const KvCacheLayer& layer, const AttentionScores& scores, Matrix out);
-// The same on tensor cores: F16, dims that are multiples of 16 and at most kMostTileDim. `partials`
-// has room for AttentionPartialBytes. There are at most `most_tiles`; `merges`: some have partial
-// results.
+// The same on tensor cores: F16 or int8, dims that are multiples of 16 and at most kMostTileDim.
+// `partials` has room for AttentionPartialBytes. There are at most `most_tiles`; `merges`: some have
+// partial results.
 int64_t AttentionPartialBytes(int64_t num_partials, const KvCacheLayer& layer);
 cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
                         const AttentionTiles& tiles, int64_t most_tiles, bool merges,
