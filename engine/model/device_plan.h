@@ -37,13 +37,13 @@ absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices,
 // there.
 std::string WhyNoGpu();
 
-// Whether a GPU has some of the layers.
-bool HasGpu(absl::Span<const DeviceLayers> plan);
-
 // The type of keys and values for such layers where `asked` is asked for: without that kI16 on
 // CPUs, which multiply its integers faster than floats, and kF16 where a GPU has some of the
 // layers. InvalidArgument for kI16 there.
 absl::StatusOr<DType> KvTypeOn(absl::Span<const DeviceLayers> plan, std::optional<DType> asked);
+
+// Whether a GPU has some of the layers.
+bool HasGpu(absl::Span<const DeviceLayers> plan);
 
 // Whether such a list can be had here, before there is a model: InvalidArgument for a name that is
 // no device's, and for devices of several kinds that are to compute together; FailedPrecondition,
