@@ -119,6 +119,9 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
     const bool is_required = required.contains(name);
     if (!may_be) {
       if (is_required) *why = Together({schema.at.required});
+      if (absent_is_null_ && !is_required) {
+        properties.push_back({MemberRule(builder_.Literal(JsonString(name)), json_.Null()), true});
+      }
       continue;
     }
     ASSIGN_OR_RETURN(Conjunction conjunction, MemberOf(schema, index, name));

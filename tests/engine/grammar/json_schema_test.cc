@@ -445,6 +445,18 @@ TEST(JsonSchemaTest, AnExtractionHasEveryProperty) {
                            R"({"a":1,"b":[null],"d":"x"})", R"({"a":1,"b":[{}],"d":"x"})"}) {
     EXPECT_FALSE(Accepts(grammar, text)) << text;
   }
+  // What may not be there is null, too.
+  const auto depends = ValueOrDie(CompileExtractionSchema(
+      R"({"properties": {"card": {"type": "integer"}, "town": {"type": "string"}},
+          "dependentRequired": {"card": ["town"]}})"));
+  for (const char* text : {R"({"card":null,"town":null})", R"({"card":null,"town":"a"})",
+                           R"({"card":1,"town":"a"})"}) {
+    EXPECT_TRUE(Accepts(depends, text)) << text;
+  }
+  for (const char* text : {"{}", R"({"town":"a"})", R"({"town":null})", R"({"card":1})",
+                           R"({"card":1,"town":null})"}) {
+    EXPECT_FALSE(Accepts(depends, text)) << text;
+  }
 }
 
 }  // namespace
