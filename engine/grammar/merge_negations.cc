@@ -17,11 +17,15 @@ absl::Status SchemaMerger::AddNegation(const SchemaPart& part) {
   if (part.asks == SchemaPart::Asks::kNames) return NegateNames(part, schema);
   if (part.keyword < 0) {
     const std::vector<int32_t> asking = Asking(schema);
+    std::vector<int32_t> open = asking;
+    std::erase_if(open, [&](int32_t keyword) { return HoldsAlready(schema, keyword); });
     if (asking.size() == 1) {
       part_.keyword = asking[0];
+    } else if (open.size() == 1 && LeadsNowhere(schema, open[0])) {
+      part_.keyword = open[0];
     } else {
       std::vector<Conjunction> alternatives;
-      for (int32_t keyword : asking) {
+      for (int32_t keyword : open) {
         SchemaPart one{&schema, /*negated=*/true};
         one.keyword = keyword;
         alternatives.push_back({one});
@@ -39,6 +43,35 @@ absl::Status SchemaMerger::AddNegation(const SchemaPart& part) {
   const KeywordInfo* info = FindKeyword(name);
   if (info->kinds != 0) Keep(info->kinds);
   return Negate(part_, info->keyword, name, value, part_.keyword);
+}
+
+bool SchemaMerger::HoldsAlready(const SchemaJson& schema, int32_t number) const {
+  const auto& [name, value] = schema.members()[number];
+  switch (FindKeyword(name)->keyword) {
+    case Keyword::kType: {
+      const uint8_t kinds = KindsOfType(value);
+      return kinds != 0 && (merged_.kinds & ~kinds) == 0;
+    }
+    case Keyword::kRequired:
+      return value.is_array() &&
+             std::all_of(value.array().begin(), value.array().end(), [this](const SchemaJson& one) {
+               return one.is_string() && required_.contains(one.string());
+             });
+    default:
+      return false;
+  }
+}
+
+bool SchemaMerger::LeadsNowhere(const SchemaJson& schema, int32_t number) const {
+  switch (FindKeyword(schema.members()[number].first)->keyword) {
+    case Keyword::kRef:
+    case Keyword::kNot:
+    case Keyword::kAnyOf:
+    case Keyword::kAllOf:
+      return false;
+    default:
+      return true;
+  }
 }
 
 absl::Status SchemaMerger::Negate(const SchemaPart& part, Keyword keyword, const std::string& name,

@@ -78,6 +78,9 @@ struct MergedSchema {
     const SchemaJson* max_properties = nullptr;
   };
 
+  // It shows at once that nothing is valid.
+  bool IsNothing() const { return impossible || kinds == 0 || (values && values->empty()); }
+
   Conjunction parts;  // those given, expanded, without those that ask for nothing
   bool impossible = false;
   uint8_t kinds = kAllKinds;

@@ -119,6 +119,14 @@ bool NoneFits(const SchemaDocument& document, const MergedSchema& listed, const 
 
 }  // namespace
 
+Conjunction AskedOfMember(const MergedSchema& schema, const std::string& name) {
+  Conjunction conjunction = PropertyOf(schema, name);
+  for (const auto& [member, part] : schema.members) {
+    if (member == name) conjunction.push_back(part);
+  }
+  return conjunction;
+}
+
 absl::StatusOr<bool> AreApart(const SchemaDocument& document, const MergedSchema& a,
                               const MergedSchema& b, int64_t* work) {
   if (AreApartAtOnce(a, b, work)) return true;

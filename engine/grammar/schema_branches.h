@@ -4,12 +4,16 @@
 #define LM_ENGINE_GRAMMAR_SCHEMA_BRANCHES_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/grammar/merged_schema.h"
 #include "engine/grammar/schema_document.h"
 
 namespace lm {
+
+// What a member of this name must be valid against, as far as `properties` and their opposites say.
+Conjunction AskedOfMember(const MergedSchema& schema, const std::string& name);
 
 // Whether it is certain that no value that SchemaCompiler writes for one of the two schemas is
 // valid against the other. It is where they are of different types, or have other values (const,

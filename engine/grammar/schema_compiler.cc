@@ -169,6 +169,23 @@ std::string SchemaCompiler::Together(const std::vector<const SchemaJson*>& place
   return absl::StrCat(absl::StrJoin(shown, ", "), " and ", last, " cannot hold together");
 }
 
+bool SchemaCompiler::IsNothing(const MergedSchema& schema) {
+  if (schema.IsNothing()) return true;
+  if (schema.values || schema.kinds != kObject) return false;
+  for (const std::string& name : schema.forbidden) {
+    const auto& required = schema.required;
+    if (std::find(required.begin(), required.end(), name) != required.end()) return true;
+  }
+  for (const std::string& name : schema.required) {
+    const Conjunction member = AskedOfMember(schema, name);
+    if (member.size() < 2) continue;
+    // What is not supported is an error once a rule is made of it.
+    const absl::StatusOr<MergedSchema> merged = Merge(document_, member, &work_);
+    if (merged.ok() && merged->IsNothing()) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) {
   const MergedSchema::Choice& choice = schema.choices.front();
   // What stands around the choice, which is settled now.
@@ -209,9 +226,7 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
   for (const Conjunction& branch : branches) {
     if (work_ > kMaxWork) break;
     ASSIGN_OR_RETURN(const MergedSchema merged, Merge(document_, branch, &work_));
-    const bool is_nothing =
-        merged.impossible || merged.kinds == 0 || (merged.values && merged.values->empty());
-    if (!is_nothing) rules.push_back(builder_.Call(RuleOf(branch)));
+    if (!IsNothing(merged)) rules.push_back(builder_.Call(RuleOf(branch)));
   }
   if (rules.empty()) {
     for (const Conjunction& branch : branches) rules.push_back(builder_.Call(RuleOf(branch)));

@@ -42,6 +42,8 @@ class SchemaCompiler {
   absl::StatusOr<Fragment> BodyOf(const Conjunction& conjunction);
   // A union over the alternatives of the first choice that is open.
   absl::StatusOr<Fragment> BranchesOf(const MergedSchema& schema);
+  // Whether it shows at once, or for an object in a member that is required, that nothing is valid.
+  bool IsNothing(const MergedSchema& schema);
   // Adds to each branch of a oneOf that no other is valid, where that is not certain.
   absl::Status KeepApart(const MergedSchema::Choice& choice, std::vector<Conjunction>* branches);
   // The values' texts.

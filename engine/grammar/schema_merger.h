@@ -43,6 +43,10 @@ class SchemaMerger {
   absl::Status ApplyToObjects(Keyword keyword, const std::string& name, const SchemaJson& value,
                               int32_t number);
   absl::Status AddNegation(const SchemaPart& part);
+  // The parts that were added ask for what this keyword does, so that its opposite is nothing.
+  bool HoldsAlready(const SchemaJson& schema, int32_t number) const;
+  // Not to parts that Expand adds for the opposite of this keyword.
+  bool LeadsNowhere(const SchemaJson& schema, int32_t number) const;
   absl::Status Negate(const SchemaPart& part, Keyword keyword, const std::string& name,
                       const SchemaJson& value, int32_t number);
   absl::Status NegateOfObjects(const SchemaPart& part, Keyword keyword, const std::string& name,

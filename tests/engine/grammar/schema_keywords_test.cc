@@ -120,6 +120,41 @@ TEST(SchemaKeywordsTest, ConditionsAndDependencies) {
   });
 }
 
+// One of them is true of a value, and what follows from the others is no combination.
+TEST(SchemaKeywordsTest, ConditionsOnOneMemberMayBeMany) {
+  constexpr int kCases = 28;
+  const nlohmann::ordered_json if_forms[] = {
+      {{"properties", {{"kind", {{"const", ""}}}}}},
+      {{"properties", {{"kind", {{"const", ""}}}}}, {"required", {"kind"}}},
+      {{"type", "object"}, {"required", {"kind"}}, {"properties", {{"kind", {{"enum", {""}}}}}}},
+  };
+  for (const nlohmann::ordered_json& form : if_forms) {
+    SCOPED_TRACE(form.dump());
+    nlohmann::ordered_json schema = {{"type", "object"}, {"required", {"kind"}}};
+    for (int i = 0; i < kCases; ++i) {
+      const std::string kind = "k" + std::to_string(i), own = "p" + std::to_string(i);
+      schema["properties"]["kind"]["enum"].push_back(kind);
+      nlohmann::ordered_json condition = form;
+      auto& value = condition["properties"]["kind"];
+      if (value.contains("const")) value["const"] = kind;
+      if (value.contains("enum")) value["enum"][0] = kind;
+      schema["allOf"].push_back(
+          {{"if", condition},
+           {"then", {{"properties", {{own, {{"type", "integer"}}}}}, {"required", {own}}}}});
+    }
+    for (const bool additional : {false, true}) {
+      const auto grammar = ValueOrDie(CompileJsonSchema(schema.dump(), {.additional = additional}));
+      for (const char* text : {R"({"kind":"k0","p0":1})", R"({"kind":"k27","p27":5})"}) {
+        EXPECT_TRUE(Accepts(grammar, text)) << text;
+      }
+      for (const char* text : {R"({"kind":"k0"})", R"({"kind":"k0","p1":1})", R"({"kind":"k28"})",
+                               R"({"kind":"k27","p27":"x"})", "{}"}) {
+        EXPECT_FALSE(Accepts(grammar, text)) << text;
+      }
+    }
+  }
+}
+
 TEST(SchemaKeywordsTest, NamesOfMembers) {
   CheckKeywords({
       {R"({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 5}},
