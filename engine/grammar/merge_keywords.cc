@@ -9,7 +9,7 @@
 #include "engine/grammar/automaton_builder.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/schema_merger.h"
-#include "engine/grammar/schema_validator.h"
+#include "engine/grammar/schema_values.h"
 #include "engine/grammar/string_formats.h"
 
 namespace lm {
@@ -266,15 +266,8 @@ void SchemaMerger::AddValues(const SchemaJson& keyword,
     return;
   }
   const bool had_some = !merged_.values->empty();
-  std::vector<const SchemaJson*> both;
-  for (const SchemaJson* old : *merged_.values) {
-    work_ += static_cast<int64_t>(values.size());
-    const bool kept = std::any_of(values.begin(), values.end(), [old](const SchemaJson* value) {
-      return SameValue(*old, *value);
-    });
-    if (kept) both.push_back(old);
-  }
-  merged_.values = std::move(both);
+  work_ += static_cast<int64_t>(merged_.values->size() + values.size());
+  merged_.values = ValuesInBoth(*merged_.values, values);
   if (had_some && merged_.values->empty()) merged_.at.other_values = &keyword;
 }
 

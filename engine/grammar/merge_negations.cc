@@ -96,6 +96,11 @@ absl::Status SchemaMerger::Negate(const SchemaPart& part, Keyword keyword, const
     case Keyword::kOneOf: {
       // None of them, or two.
       RETURN_IF_ERROR(CheckBranches(name, value));
+      work_ += static_cast<int64_t>(value.size() * value.size());
+      if (work_ > kMaxSchemaWork) {
+        return document_.Error(value, absl::StrCat("too large: the opposite of a oneOf of ",
+                                                   value.size(), " branches"));
+      }
       std::vector<Conjunction> alternatives(1);
       for (size_t i = 0; i < value.size(); ++i) {
         alternatives[0].push_back({&value.array()[i], true});

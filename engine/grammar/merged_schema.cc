@@ -225,7 +225,15 @@ absl::Status SchemaMerger::Conclude() {
     // Whatever else is asked for, each value has it or has not.
     auto& values = *merged_.values;
     std::vector<const SchemaJson*> valid;
+    const int64_t before = work_;
     for (const SchemaJson* value : values) {
+      if (work_ > kMaxSchemaWork && work_ - before > kMaxSchemaWork / 2) {
+        return document_.Error(
+            *merged_.at.values,
+            absl::StrCat("too large: ", values.size(), " values, each checked against ",
+                         merged_.parts.size(), " schemas, limit ", kMaxSchemaWork,
+                         " members of schemas looked at for all values and combinations"));
+      }
       bool fits = (KindOf(*value) & merged_.kinds) != 0;
       for (const SchemaPart& part : merged_.parts) {
         if (!fits) break;

@@ -116,8 +116,13 @@ struct MergedSchema {
   Places at;
 };
 
+// Members of schemas that may be looked at for one grammar: combinations of anyOf within allOf can
+// be exponentially many.
+inline constexpr int64_t kMaxSchemaWork = 2'000'000;
+
 // InvalidArgument with the JSON pointer for a keyword that is not supported, or has a value of the
-// wrong type, and for a schema that refers to itself. *work counts the members looked at.
+// wrong type, and for a schema that refers to itself. *work counts the members looked at; values of
+// enum and branches of a oneOf that lead beyond kMaxSchemaWork are InvalidArgument too.
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
                                    int64_t* work);
 // The same for a branch that is to be told apart from others: without what unevaluatedProperties

@@ -8,6 +8,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema_compiler.h"
 #include "engine/grammar/schema_validator.h"
+#include "engine/grammar/schema_values.h"
 
 namespace lm {
 namespace {
@@ -109,11 +110,9 @@ absl::StatusOr<std::vector<SchemaJson>> SchemaCompiler::AllValuesOf(const Merged
   };
   if (schema.impossible || schema.kinds == 0) return values;
   if (schema.values) {
+    ValueSet known;
     for (const SchemaJson* value : *schema.values) {
-      const bool is_known =
-          std::any_of(values.begin(), values.end(),
-                      [value](const SchemaJson& known) { return SameValue(known, *value); });
-      if (!is_known) values.push_back(*value);
+      if (known.insert(value).second) values.push_back(*value);
     }
     return values;
   }

@@ -5,6 +5,7 @@
 
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema_validator.h"
+#include "engine/grammar/schema_values.h"
 
 namespace lm {
 namespace {
@@ -56,13 +57,8 @@ bool Forbids(const MergedSchema& schema, const std::string& name) {
 }
 
 bool HaveOtherValues(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
-  for (const SchemaJson* one : *a.values) {
-    *work += static_cast<int64_t>(b.values->size());
-    for (const SchemaJson* other : *b.values) {
-      if (SameValue(*one, *other)) return false;
-    }
-  }
-  return true;
+  *work += static_cast<int64_t>(a.values->size() + b.values->size());
+  return ValuesInBoth(*a.values, *b.values).empty();
 }
 
 bool HaveOtherNumbers(const NumberRange& a, const NumberRange& b) {

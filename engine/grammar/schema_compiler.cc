@@ -18,10 +18,6 @@
 namespace lm {
 namespace {
 
-// Members of schemas that may be looked at: combinations of anyOf within allOf can be exponentially
-// many.
-constexpr int64_t kMaxWork = 2'000'000;
-
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(absl::string_view schema,
                                                        bool absent_is_null,
                                                        const SchemaOptions& options) {
@@ -67,9 +63,11 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
     ASSIGN_OR_RETURN(const Fragment body, BodyOf(conjunction));
     RETURN_IF_ERROR(builder_.status());
     builder_.Define(rule, body);
-    if (work_ > kMaxWork) {
+    if (work_ > kMaxSchemaWork) {
       return document_.Error(*conjunction.back().schema,
-                             "too large: too many combinations of allOf, anyOf and oneOf");
+                             absl::StrCat("too large: too many combinations of allOf, anyOf, oneOf "
+                                          "and if: more than ",
+                                          kMaxSchemaWork, " members of schemas to look at"));
     }
   }
   absl::StatusOr<Automaton> automaton = std::move(builder_).Build(
@@ -224,7 +222,7 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
   // Those that nothing can be valid against need no rule, unless to say why.
   std::vector<Fragment> rules;
   for (const Conjunction& branch : branches) {
-    if (work_ > kMaxWork) break;
+    if (work_ > kMaxSchemaWork) break;
     ASSIGN_OR_RETURN(const MergedSchema merged, Merge(document_, branch, &work_));
     if (!IsNothing(merged)) rules.push_back(builder_.Call(RuleOf(branch)));
   }
@@ -243,7 +241,7 @@ absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
     merged.push_back(std::move(one));
   }
   for (size_t i = 0; i < merged.size(); ++i) {
-    for (size_t j = 0; j < i && work_ <= kMaxWork; ++j) {
+    for (size_t j = 0; j < i && work_ <= kMaxSchemaWork; ++j) {
       ASSIGN_OR_RETURN(const bool apart, AreApart(document_, merged[i], merged[j], &work_));
       if (apart) continue;
       AddPartTo({&choice.one_of->array()[j], /*negated=*/true}, &(*branches)[i]);

@@ -193,6 +193,12 @@ void SchemaDocument::FindIds() {
       const bool is_true = asked != nullptr && asked->is_boolean() && asked->boolean();
       has_unevaluated_ = has_unevaluated_ || (asked != nullptr && !is_true);
     }
+    constexpr size_t kFewValues = 8;
+    const SchemaJson* values = schema.Find("enum");
+    if (values != nullptr && values->is_array() && values->size() > kFewValues) {
+      ValueSet& set = enums_[values];
+      for (const SchemaJson& value : values->array()) set.insert(&value);
+    }
     for (absl::string_view name : {"$id", "id"}) {
       const SchemaJson* id = schema.Find(name);
       if (id == nullptr || !id->is_string() || id->string().empty()) continue;
@@ -211,6 +217,11 @@ void SchemaDocument::FindIds() {
       targets_.try_emplace(absl::StrCat(bases_[BaseOf(schema)], "#", anchor->string()), &schema);
     }
   });
+}
+
+const ValueSet* SchemaDocument::EnumOf(const SchemaJson& argument) const {
+  const auto at = enums_.find(&argument);
+  return at == enums_.end() ? nullptr : &at->second;
 }
 
 const SchemaJson* SchemaDocument::BaseOf(const SchemaJson& where) const {

@@ -15,6 +15,7 @@
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/schema_values.h"
 
 namespace lm {
 
@@ -43,6 +44,10 @@ class SchemaDocument {
     return ref_stands_alone_ && schema.Has("$ref");
   }
 
+  // The values of an `enum`, which is this one's argument; null for few, which are as well looked
+  // through.
+  const ValueSet* EnumOf(const SchemaJson& argument) const;
+
   // What a $ref at `where` refers to within this document: "#", "#/" and a pointer, an $anchor, or
   // these behind an $id that is here.
   absl::StatusOr<const SchemaJson*> Resolve(const SchemaJson& where, absl::string_view ref) const;
@@ -68,7 +73,7 @@ class SchemaDocument {
   SchemaOptions options_;
   // Fills places_. False where an object has too many members, or two of one name.
   bool FindPlaces();
-  // Fills bases_, targets_ and has_unevaluated_.
+  // Fills bases_, targets_, enums_ and has_unevaluated_.
   void FindIds();
   // The schema, the nearest around `where`, that has an $id of its own; or the root.
   const SchemaJson* BaseOf(const SchemaJson& where) const;
@@ -79,6 +84,7 @@ class SchemaDocument {
   HashMap<const SchemaJson*, Place> places_;         // all but the root
   HashMap<const SchemaJson*, std::string> bases_;    // schemas with an $id, as whole URIs
   HashMap<std::string, const SchemaJson*> targets_;  // by URI, with #anchor where it is one
+  HashMap<const SchemaJson*, ValueSet> enums_;       // those of many values
 };
 
 }  // namespace lm

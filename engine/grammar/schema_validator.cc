@@ -13,6 +13,7 @@
 #include "engine/base/utf8.h"
 #include "engine/grammar/number_range.h"
 #include "engine/grammar/schema_keywords.h"
+#include "engine/grammar/schema_values.h"
 #include "engine/grammar/string_formats.h"
 #include "engine/grammar/text_set.h"
 
@@ -152,6 +153,9 @@ class Validator {
       }
       case Keyword::kEnum:
         if (!argument.is_array()) return document_.Error(argument, "enum must be an array");
+        if (const ValueSet* values = document_.EnumOf(argument); values != nullptr) {
+          return values->contains(&value);
+        }
         work_ += static_cast<int64_t>(argument.size());
         return std::any_of(argument.array().begin(), argument.array().end(),
                            [&](const SchemaJson& one) { return SameValue(one, value); });
@@ -548,20 +552,6 @@ class Validator {
 };
 
 }  // namespace
-
-bool SameValue(const SchemaJson& a, const SchemaJson& b) {
-  // Recursion is as deep as the schema's text may be.
-  if (a.is_array() && b.is_array()) {
-    return std::equal(a.array().begin(), a.array().end(), b.array().begin(), b.array().end(),
-                      SameValue);
-  }
-  if (!a.is_object() || !b.is_object()) return a == b;
-  if (a.size() != b.size()) return false;
-  return std::all_of(a.members().begin(), a.members().end(), [&b](const Json::Member& member) {
-    const SchemaJson* other = b.Find(member.first);
-    return other != nullptr && SameValue(member.second, *other);
-  });
-}
 
 absl::StatusOr<bool> IsValid(const SchemaDocument& document, const SchemaPart& part,
                              const SchemaJson& value, int64_t* work) {

@@ -11,9 +11,6 @@
 
 namespace lm {
 
-// Equal as JSON Schema has it: members have no order, 1.0 is 1.
-bool SameValue(const SchemaJson& a, const SchemaJson& b);
-
 // InvalidArgument with the pointer of a keyword that cannot be judged. *work counts what was looked
 // at.
 absl::StatusOr<bool> IsValid(const SchemaDocument& document, const SchemaPart& part,

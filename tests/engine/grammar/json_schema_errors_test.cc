@@ -202,7 +202,21 @@ TEST(JsonSchemaErrorsTest, DepthAndSizeHaveLimits) {
     absl::StrAppend(&product, i == 0 ? "" : ",", "{\"anyOf\":[{\"minimum\":", i,
                     "},{\"maximum\":", i + 100, "}]}");
   }
-  EXPECT_THAT(SchemaErrorOf(product + "]}"), HasSubstr("too large"));
+  EXPECT_THAT(SchemaErrorOf(product + "]}"),
+              HasSubstr("too large: too many combinations of allOf, anyOf, oneOf and if: more than "
+                        "2000000 members of schemas to look at, at #"));
+  // As many comparisons.
+  std::string alike;
+  for (int i = 0; i < 20000; ++i) absl::StrAppend(&alike, i == 0 ? "" : ",", "{\"type\":\"null\"}");
+  EXPECT_THAT(SchemaErrorOf("{\"not\":{\"oneOf\":[" + alike + "]}}"),
+              HasSubstr("too large: the opposite of a oneOf of 20000 branches, at #/not/oneOf"));
+  // As many values, times what each of them is checked against.
+  std::string values, checks;
+  for (int i = 0; i < 20000; ++i) absl::StrAppend(&values, i == 0 ? "" : ",", i);
+  for (int i = 0; i < 200; ++i)
+    absl::StrAppend(&checks, i == 0 ? "" : ",", "{\"minimum\":", -i, "}");
+  EXPECT_THAT(SchemaErrorOf("{\"enum\":[" + values + "],\"allOf\":[" + checks + "]}"),
+              HasSubstr("too large: 20000 values, each checked against 201 schemas"));
   // A chain of references as long as the text allows takes no stack.
   std::string chain = "{\"$ref\":\"#/$defs/r0\",\"$defs\":{";
   for (size_t i = 0; i < kMaxSchemaMembers - 1; ++i) {

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/engine/grammar/canonical_json.h"
 #include "tests/engine/grammar/grammar_testing.h"
 #include "tests/engine/grammar/json_schema_checker.h"
@@ -412,6 +413,63 @@ TEST(JsonSchemaTest, TheBranchesOfOneOfAreToldApart) {
     const auto grammar = CompileJsonSchema("{\"oneOf\": " + branches + ", " + defs + "}");
     EXPECT_THAT(std::string(grammar.status().message()), HasSubstr("schema: the opposite of"))
         << branches;
+  }
+}
+
+std::string ManyValues(int count, const std::string& prefix = "v") {
+  std::string values;
+  for (int i = 0; i < count; ++i)
+    absl::StrAppend(&values, i == 0 ? "" : ",", "\"", prefix, i, "\"");
+  return "[" + values + "]";
+}
+
+TEST(JsonSchemaTest, EnumsMayHaveManyValues) {
+  const std::string many = "{\"enum\":" + ManyValues(20000) + "}";
+  const std::string schemas[] = {
+      many,
+      "{\"type\":\"string\",\"minLength\":2,\"enum\":" + ManyValues(20000) + "}",
+      "{\"anyOf\":[{\"$ref\":\"#/$defs/a\"},{\"type\":\"null\"}],\"$defs\":{\"a\":" + many + "}}",
+      "{\"type\":\"string\",\"anyOf\":[{\"minLength\":2}," + many +
+          "],\"enum\":" + ManyValues(20000) + "}",
+      "{\"oneOf\":[" + many + ",{\"enum\":" + ManyValues(20000, "w") + "}]}",
+      "{\"allOf\":[" + many + "," + many + ",{\"not\":{\"enum\":" + ManyValues(20000, "w") + "}}]}",
+  };
+  for (const std::string& schema : schemas) {
+    SCOPED_TRACE(schema.substr(0, 100));
+    const auto grammar = ValueOrDie(CompileJsonSchema(schema));
+    EXPECT_TRUE(Accepts(grammar, "\"v0\""));
+    EXPECT_TRUE(Accepts(grammar, "\"v19999\""));
+    EXPECT_FALSE(Accepts(grammar, "\"v20000\""));
+  }
+  std::string properties;
+  for (int i = 0; i < 50; ++i) {
+    absl::StrAppend(&properties, i == 0 ? "" : ",", "\"p", i, "\":{\"enum\":", ManyValues(1000),
+                    "}");
+  }
+  const auto object = ValueOrDie(CompileJsonSchema("{\"properties\":{" + properties + "}}"));
+  EXPECT_TRUE(Accepts(object, R"({"p0":"v999","p49":"v0"})"));
+}
+
+TEST(JsonSchemaTest, ManyValuesAreComparedAsFewAre) {
+  const std::string few = R"([1.0,2.5,-0.0,true,null,"a",[1,{"x":2,"y":[]}],{"a":1,"b":[1.0]}])";
+  const std::string same = R"([{"b":[1],"a":1.0},[1,{"y":[],"x":2.0}],"a",null,true,0,2.50,1])";
+  const std::string texts[] = {
+      "1", "2.5", "0", "true", "null", "\"a\"", "[1,{\"x\":2,\"y\":[]}]", R"({"a":1,"b":[1]})"};
+  for (const std::string& more : {std::string(), ManyValues(100)}) {
+    auto with = [&more](const std::string& values) {
+      if (more.empty()) return values;
+      return values.substr(0, values.size() - 1) + "," + more.substr(1);
+    };
+    const auto both = ValueOrDie(CompileJsonSchema("{\"allOf\":[{\"enum\":" + with(few) +
+                                                   "},{\"enum\":" + with(same) + "}]}"));
+    for (const std::string& text : texts) EXPECT_TRUE(Accepts(both, text)) << text;
+    EXPECT_FALSE(Accepts(both, "false"));
+    // None is left, and no branch has one of its own.
+    for (const std::string& rest :
+         {"{\"enum\":" + with(few) + ",\"not\":{\"enum\":" + with(same) + "}}",
+          "{\"oneOf\":[{\"enum\":" + with(few) + "},{\"enum\":" + with(same) + "}]}"}) {
+      EXPECT_FALSE(CompileJsonSchema(rest).ok()) << rest;
+    }
   }
 }
 
