@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/checkpoint.h"
 
@@ -87,7 +88,10 @@ class Builder : public JsonEvents {
   bool Bool(bool value) override { return Take(value); }
   bool Integer(int64_t value) override { return Take(value); }
   bool Unsigned(uint64_t value) override { return Take(value); }
-  bool Real(double value, const std::string&) override { return Take(value); }
+  bool Real(double value, const std::string& text) override {
+    const bool is_integer = text.find_first_of(".eE") == text.npos;
+    return Take(is_integer ? Json::LongInteger(text) : Json(value));
+  }
   bool String(std::string value) override { return Take(std::move(value)); }
   bool BeginArray() override { return Open(Json::MakeArray()); }
   bool EndArray() override { return Close(); }
@@ -156,6 +160,11 @@ Json::~Json() = default;
 double Json::number() const {
   if (const int64_t* value = std::get_if<int64_t>(&value_)) return static_cast<double>(*value);
   if (const uint64_t* value = std::get_if<uint64_t>(&value_)) return static_cast<double>(*value);
+  if (const Digits* digits = std::get_if<Digits>(&value_)) {
+    double nearest = 0;
+    (void)absl::SimpleAtod(digits->text, &nearest);
+    return nearest;
+  }
   return std::get<double>(value_);
 }
 
@@ -208,6 +217,8 @@ void Json::DumpTo(std::string* text) const {
     absl::StrAppend(text, unsigned_integer());
   } else if (is_integer()) {
     absl::StrAppend(text, integer());
+  } else if (is_long_integer()) {
+    text->append(std::get<Digits>(value_).text);
   } else if (is_float()) {
     text->append(DumpScalar(number()));
   } else if (is_string()) {
@@ -233,8 +244,8 @@ void Json::DumpTo(std::string* text) const {
 
 bool operator==(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number() && a.value_.index() != b.value_.index()) {
-    // A negative integer and one that is not differ.
-    return (a.is_float() || b.is_float()) && a.number() == b.number();
+    // A negative integer and one that is not differ, and so do one of 64 bits and a longer one.
+    return (a.Is<double>() || b.Is<double>()) && a.number() == b.number();
   }
   return a.value_ == b.value_;
 }

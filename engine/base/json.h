@@ -58,6 +58,8 @@ class Json {
       value_ = static_cast<uint64_t>(value);
     }
   }
+  // An integer beyond 64 bits, by its digits as JSON has them.
+  static Json LongInteger(std::string digits) { return Json(Digits{std::move(digits)}); }
   static Json MakeArray() { return Json(Array()); }
   static Json MakeObject() { return Json(Object()); }
 
@@ -70,7 +72,9 @@ class Json {
   bool is_number() const { return is_integer() || is_float(); }
   bool is_integer() const { return Is<int64_t>() || is_unsigned(); }
   bool is_unsigned() const { return Is<uint64_t>(); }
-  bool is_float() const { return Is<double>(); }
+  // Long integers, too: number() is the nearest double to one, Dump() has all its digits.
+  bool is_float() const { return Is<double>() || is_long_integer(); }
+  bool is_long_integer() const { return Is<Digits>(); }
   bool is_string() const { return Is<std::string>(); }
   bool is_array() const { return Is<Array>(); }
   bool is_object() const { return Is<Object>(); }
@@ -104,6 +108,13 @@ class Json {
   friend bool operator==(const Json& a, const Json& b);
 
  private:
+  struct Digits {
+    std::string text;
+
+    friend bool operator==(const Digits&, const Digits&) = default;
+  };
+
+  explicit Json(Digits digits) : value_(std::move(digits)) {}
   explicit Json(Array elements) : value_(std::move(elements)) {}
   explicit Json(Object members) : value_(std::move(members)) {}
   template <typename T>
@@ -112,7 +123,8 @@ class Json {
   }
   void DumpTo(std::string* text) const;
 
-  Variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Object> value_;
+  Variant<std::monostate, bool, int64_t, uint64_t, double, Digits, std::string, Array, Object>
+      value_;
 };
 
 // `text` in quotes, as JSON writes it.

@@ -97,7 +97,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 //   nothing else is.
 // - Numbers have no zeros at the end of a fraction, no fraction of 0, no -0, no +, and no exponent
 //   but where they would have more than 21 digits before the point or 14 behind it; then there is
-//   one digit before the point, as in 6.02e23.
+//   one digit before the point, as in 6.02e23. Integers of `enum` and `const` beyond 64 bits keep
+//   the digits that a double would round.
 // With JsonSpaces::kAllowed one space may stand behind each ':' and ','.
 // Every text that is produced is valid; not every value can be produced: whole numbers have at most
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,

@@ -272,8 +272,15 @@ Fragment JsonText::Value(const SchemaJson& value) {
 
 std::string JsonText::Scalar(const SchemaJson& value) {
   if (!value.is_float()) return value.Dump();
-  const std::optional<Decimal> number = ParseDecimal(value.Dump());
-  return number ? NumberText(*number) : value.Dump();
+  std::string text = value.Dump();
+  const std::optional<Decimal> number = ParseDecimal(text);
+  if (!number) return text;
+  if (value.is_long_integer()) {
+    // Digits that a double would round are kept.
+    const std::optional<Decimal> nearest = ParseDecimal(SchemaJson(value.number()).Dump());
+    if (!nearest || Compare(*number, *nearest) != 0) return text;
+  }
+  return NumberText(*number);
 }
 
 }  // namespace lm

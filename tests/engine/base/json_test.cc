@@ -42,6 +42,20 @@ TEST(JsonTest, TellsADepthThatItDoesNotRead) {
   EXPECT_EQ(depth, 3);
 }
 
+TEST(JsonTest, IntegersBeyond64BitsKeepTheirDigits) {
+  for (const char* text : {"18446744073709551616", "-9223372036854775809",
+                           "[100000000000000000001,{\"a\":123456789012345678901234567890}]"}) {
+    EXPECT_EQ(Json::Parse(text)->Dump(), text);
+  }
+  const Json long_integer = *Json::Parse("100000000000000000001");
+  EXPECT_TRUE(long_integer.is_number() && long_integer.is_float());
+  EXPECT_FALSE(long_integer.is_integer());
+  EXPECT_EQ(long_integer.number(), 1e20);
+  EXPECT_NE(long_integer, *Json::Parse("100000000000000000002"));
+  EXPECT_EQ(*Json::Parse("100000000000000000000"), Json(1e20));
+  EXPECT_NE(*Json::Parse("18446744073709551616"), *Json::Parse("18446744073709551615"));
+}
+
 TEST(JsonTest, FindsTheLastMemberOfAName) {
   const Json object = *Json::Parse(R"({"a":1,"b":2,"a":3})");
   EXPECT_EQ(*object.Find("a"), Json(3));

@@ -141,6 +141,27 @@ TEST(JsonSchemaTest, Strings) {
   });
 }
 
+TEST(JsonSchemaTest, IntegersBeyond64Bits) {
+  const std::vector<SchemaCase> cases = {
+      {R"({"enum": [100000000000000000001, -18446744073709551616, 1000000000000000000000000]})",
+       {"100000000000000000001", "-18446744073709551616", "1e24"},
+       {"100000000000000000000", "1e20", "-18446744073709552000"}},
+      {R"({"const": [1234567890123456789012345]})",
+       {"[1234567890123456789012345]"},
+       {"[1.234567890123456789012345e24]", "[1.2345678901234568e24]"}},
+      {R"({"type": "integer", "minimum": 18446744073709551610,
+           "exclusiveMaximum": 18446744073709551616})",
+       {"18446744073709551610", "18446744073709551615"},
+       {"18446744073709551609", "18446744073709551616"}},
+  };
+  for (const auto& [schema, accepted, rejected] : cases) {
+    SCOPED_TRACE(schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(schema));
+    for (const std::string& text : accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
+    for (const std::string& text : rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+}
+
 TEST(JsonSchemaTest, Numbers) {
   CheckSchemas({
       {R"({"type": "integer", "minimum": 5, "maximum": 123})",
