@@ -102,7 +102,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // With JsonSpaces::kAllowed one space may stand behind each ':' and ','.
 // Every text that is produced is valid; not every value can be produced: whole numbers have at most
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
-// and numbers with bounds have no exponent; where unevaluatedProperties or unevaluatedItems stand
+// and numbers with bounds have no exponent; strings that match a pattern or format within a
+// maxLength are as long as 20,000 states allow, and have 4,000 characters at most where minLength
+// does not ask for more; where unevaluatedProperties or unevaluatedItems stand
 // beside an anyOf of more than five branches, one of them speaks at a time.
 //
 // A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are

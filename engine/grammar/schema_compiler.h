@@ -117,6 +117,7 @@ class SchemaCompiler {
   std::deque<std::pair<RuleId, Conjunction>> queue_;  // rules without a body
   RuleId any_value_ = -1;
   HashMap<std::string, TextSet> pattern_sets_;  // by pattern
+  HashMap<std::string, RuleId> string_rules_;   // of StringSets, by what they ask for
   std::map<std::pair<std::string, std::pair<RuleId, bool>>, RuleId> named_members_;
   int64_t work_ = 0;
 };

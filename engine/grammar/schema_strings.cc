@@ -75,12 +75,15 @@ absl::StatusOr<TextSet> SchemaCompiler::StringSet(const MergedSchema& schema) {
   if (!excluded.empty()) {
     RETURN_IF_ERROR(take_away(TextSet::Of(std::move(excluded)), *where));
   }
-  if (schema.min_length > 0 || schema.max_length) {
-    std::optional<int64_t> max = schema.max_length;
-    if (max) max = std::min(*max, std::max(kMostMatchedChars, schema.min_length));
-    RETURN_IF_ERROR(narrow(TextSet::OfLength(schema.min_length, max), *where));
+  if (schema.min_length == 0 && !schema.max_length) return *std::move(all);
+  std::optional<int64_t> max = schema.max_length;
+  if (max) max = std::min(*max, std::max(kMostMatchedChars, schema.min_length));
+  absl::StatusOr<TextSet> set = all->OfLength(schema.min_length, max);
+  if (!set.ok()) {
+    return RegexError(schema.max_length ? *schema.at.max_length : *schema.at.min_length,
+                      set.status());
   }
-  return *std::move(all);
+  return set;
 }
 
 absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
@@ -119,6 +122,17 @@ absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
                                           static_cast<int64_t>(least), count));
     }
   }
+  std::string asked = absl::StrCat(schema.min_length, " ", schema.max_length.value_or(-1));
+  for (const auto* texts : {&schema.formats, &schema.patterns, &schema.not_patterns}) {
+    for (const SchemaJson* text : *texts) absl::StrAppend(&asked, " ", text->Dump());
+    absl::StrAppend(&asked, ";");
+  }
+  for (const std::string& text : ExcludedOf(schema, kString)) {
+    absl::StrAppend(&asked, " ", JsonString(text));
+  }
+  if (auto known = string_rules_.find(asked); known != string_rules_.end()) {
+    return builder_.Call(known->second);
+  }
   ASSIGN_OR_RETURN(const TextSet set, StringSet(schema));
   if (set.empty()) {
     std::vector<const SchemaJson*> places = schema.patterns;
@@ -128,7 +142,10 @@ absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
     places.push_back(at.max_length);
     return builder_.Nothing(Together(places));
   }
-  return json_.Quoted(set.Write(TextForm::kJsonString, &builder_));
+  const RuleId rule = builder_.AddRule("a string");
+  builder_.Define(rule, json_.Quoted(set.Write(TextForm::kJsonString, &builder_)));
+  string_rules_.emplace(std::move(asked), rule);
+  return builder_.Call(rule);
 }
 
 absl::StatusOr<Fragment> SchemaCompiler::Number(const MergedSchema& schema) {

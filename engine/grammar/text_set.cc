@@ -81,24 +81,6 @@ absl::StatusOr<TextSet> TextSet::OfFragment(Fragment fragment, AutomatonBuilder 
   return set;
 }
 
-absl::StatusOr<TextSet> TextSet::OfLength(int64_t min, std::optional<int64_t> max) {
-  const int64_t last = max.value_or(min);
-  if (last >= kMaxStates) return TooLarge();
-  TextSet set;
-  if (last < min) return set;
-  set.num_classes_ = 2;
-  for (int byte = 0; byte < 256; ++byte) {
-    set.class_of_byte_[byte] = (byte & 0xc0) != 0x80;  // 1: a character begins
-  }
-  for (int64_t count = 0; count <= last; ++count) {
-    const int32_t state = static_cast<int32_t>(count);
-    set.next_.push_back(state);
-    set.next_.push_back(count < last ? state + 1 : max ? kNowhere : state);
-    set.accepts_.push_back(count >= min);
-  }
-  return set;
-}
-
 template <typename Accepts>
 absl::StatusOr<TextSet> TextSet::Product(const TextSet& other, bool needs_other,
                                          Accepts accepts) const {
@@ -144,6 +126,76 @@ absl::StatusOr<TextSet> TextSet::Intersect(const TextSet& other) const {
 
 absl::StatusOr<TextSet> TextSet::Minus(const TextSet& other) const {
   return Product(other, /*needs_other=*/false, [](bool a, bool b) { return a && !b; });
+}
+
+absl::StatusOr<TextSet> TextSet::OfLength(int64_t min, std::optional<int64_t> max) const {
+  const int64_t last = max.value_or(min);
+  TextSet product;
+  if (empty() || last < min) return product;
+  // Bytes that go on with a character are told from those that begin one.
+  std::map<std::pair<uint8_t, bool>, uint8_t> classes;
+  std::vector<uint8_t> representative;
+  for (int byte = 0; byte < 256; ++byte) {
+    auto [at, is_new] = classes.try_emplace({class_of_byte_[byte], (byte & 0xc0) != 0x80},
+                                            static_cast<uint8_t>(representative.size()));
+    if (is_new) representative.push_back(static_cast<uint8_t>(byte));
+    product.class_of_byte_[byte] = at->second;
+  }
+  product.num_classes_ = static_cast<int>(representative.size());
+  const size_t width = representative.size();
+  // Layer by layer: the states behind so many characters. What is behind `last` of them stays
+  // there where there is no greatest. Each layer is reached from the one before it, by the first
+  // byte of a character, and from itself, by the others.
+  struct Layer {
+    std::vector<int32_t> states;        // of this set
+    HashMap<int32_t, int32_t> numbers;  // in `product`
+  };
+  auto number_in = [&](Layer* layer, int32_t state) {
+    auto [at, is_new] = layer->numbers.try_emplace(state, product.num_states());
+    if (is_new) {
+      layer->states.push_back(state);
+      product.accepts_.push_back(false);
+      product.next_.resize(product.next_.size() + width, kNowhere);
+    }
+    return at->second;
+  };
+  bool has_text = false;
+  int64_t num_drawn = 0;
+  Layer layer;
+  number_in(&layer, 0);
+  for (int64_t chars = 0; !layer.states.empty(); ++chars) {
+    Layer ahead;
+    bool ends_here = false;
+    for (size_t i = 0; i < layer.states.size(); ++i) {
+      if (num_drawn++ % 1024 == 0) RETURN_IF_ERROR(Checkpoint());
+      const int32_t state = layer.states[i];
+      const int32_t number = layer.numbers.find(state)->second;
+      product.accepts_[number] = chars >= min && accepts_[state];
+      ends_here = ends_here || product.accepts_[number];
+      for (size_t c = 0; c < width; ++c) {
+        const int32_t next = Next(state, representative[c]);
+        if (next == kNowhere) continue;
+        const bool begins = (representative[c] & 0xc0) != 0x80;
+        if (begins && chars == last && max) continue;
+        Layer* const to = begins && chars < last ? &ahead : &layer;
+        const int32_t next_number = number_in(to, next);
+        product.next_[static_cast<size_t>(number) * width + c] = next_number;
+      }
+    }
+    if (num_drawn > kMaxStates) {
+      if (!has_text || !max) return TooLarge();
+      for (const auto& [state, number] : layer.numbers) {
+        product.accepts_[number] = false;
+        std::fill_n(product.next_.begin() + static_cast<ptrdiff_t>(number * width), width,
+                    kNowhere);
+      }
+      break;
+    }
+    has_text = has_text || ends_here;
+    layer = std::move(ahead);
+  }
+  product.Trim();
+  return product;
 }
 
 void TextSet::Trim() {

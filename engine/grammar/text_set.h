@@ -3,7 +3,7 @@
 // one pattern and not another.
 //
 //   ASSIGN_OR_RETURN(TextSet words, TextSet::OfRegex("^[a-z]+$"));
-//   ASSIGN_OR_RETURN(words, words.Intersect(TextSet::OfLength(2, 4)));
+//   ASSIGN_OR_RETURN(words, words.OfLength(2, 4));
 //   ASSIGN_OR_RETURN(words, words.Minus(TextSet::Of({"if", "else"})));
 //   Fragment fragment = words.Write(TextForm::kJsonString, &builder);
 //
@@ -39,11 +39,11 @@ class TextSet {
   static absl::StatusOr<TextSet> OfRegex(absl::string_view regex);
   // The texts of `fragment`, which `builder` has made and is given up with.
   static absl::StatusOr<TextSet> OfFragment(Fragment fragment, AutomatonBuilder builder);
-  // So many characters. Only to intersect with.
-  static absl::StatusOr<TextSet> OfLength(int64_t min, std::optional<int64_t> max);
-
   absl::StatusOr<TextSet> Intersect(const TextSet& other) const;
   absl::StatusOr<TextSet> Minus(const TextSet& other) const;
+  // The texts of `min` to `max` characters. Where those are too large a set: the texts of up to as
+  // many as kMaxStates hold, unless there are none of `min` or more among them.
+  absl::StatusOr<TextSet> OfLength(int64_t min, std::optional<int64_t> max) const;
 
   bool empty() const { return accepts_.empty(); }
   bool Contains(absl::string_view text) const;

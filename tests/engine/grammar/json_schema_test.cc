@@ -141,6 +141,39 @@ TEST(JsonSchemaTest, Strings) {
   });
 }
 
+// Where lengths multiply with what a pattern needs, fewer characters than the greatest length.
+TEST(JsonSchemaTest, LongStringsOfAPattern) {
+  const std::string text(100, 'a');
+  struct {
+    std::string schema, short_text, long_text, wrong;
+  } const cases[] = {
+      {R"({"format": "uri", "maxLength": 2083, "minLength": 1})", "http://a.org/" + text,
+       "http://a.org/" + std::string(2071, 'a'), "a"},
+      {R"({"pattern": "foo", "maxLength": 3000})", text + "foo" + text,
+       "foo" + std::string(2998, 'o'), "f"},
+      {R"({"pattern": "^\\S+( \\S+)*$", "maxLength": 3999})", text + " " + text,
+       std::string(4000, 'a'), text + "  b"},
+      {R"({"pattern": "\\.(jpg|png|gif)$", "maxLength": 2000})", text + "é.png",
+       std::string(2000, 'a') + ".png", ".pgn"},
+      {R"({"pattern": "^(a{3})*$", "minLength": 3999, "maxLength": 100000})",
+       std::string(3999, 'a'), std::string(100001, 'a'), std::string(3996, 'a')},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
+    EXPECT_TRUE(Accepts(grammar, "\"" + c.short_text + "\""));
+    EXPECT_FALSE(Accepts(grammar, "\"" + c.long_text + "\""));
+    EXPECT_FALSE(Accepts(grammar, "\"" + c.wrong + "\""));
+  }
+  // Strings that ask for the same are there once.
+  std::string many = R"({"properties": {)";
+  for (int i = 0; i < 20; ++i) {
+    absl::StrAppend(&many, i == 0 ? "" : ",", "\"", i,
+                    R"(": {"type": "string", "format": "uri", "maxLength": 2083})");
+  }
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(many + "}}")), R"({"7":"a:b","9":"a:b"})"));
+}
+
 TEST(JsonSchemaTest, IntegersBeyond64Bits) {
   const std::vector<SchemaCase> cases = {
       {R"({"enum": [100000000000000000001, -18446744073709551616, 1000000000000000000000000]})",

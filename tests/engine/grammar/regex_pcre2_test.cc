@@ -2,6 +2,7 @@
 // matches (pcre2_dfa_match) so that no expression takes it long.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
@@ -161,11 +162,17 @@ TEST(RegexPcre2Test, RandomPatternsAreFoundAlike) {
       continue;
     }
     ++judged;
+    const TextSet of_length = ValueOrDie(set->OfLength(2, 4));
+    const TextSet long_ones = ValueOrDie(set->OfLength(3, std::nullopt));
     Pcre2 pcre2(regex);
     for (int i = 0; i < 60; ++i) {
       const std::string text = random.Text(/*last=*/false);
       const bool matched = set->Contains(text);
       ASSERT_EQ(matched, pcre2.Finds(text)) << text;
+      const auto chars =
+          std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+      ASSERT_EQ(of_length.Contains(text), matched && chars >= 2 && chars <= 4) << text;
+      ASSERT_EQ(long_ones.Contains(text), matched && chars >= 3) << text;
       found += matched;
     }
   }
