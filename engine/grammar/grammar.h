@@ -113,7 +113,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 //
 // Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
 // definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all
-// formats of the standard (others are annotations), but for
+// formats of the standard, and uuid1 and uuid3 to uuid8 (others are annotations), but for
 //   $ref to elsewhere; unevaluatedItems beside `contains`;
 //   uniqueItems, where the items have more than a few values;
 //   the opposite (`not`, the other branches of a oneOf that are not apart, `if`) of a format, of
@@ -150,6 +150,8 @@ bool IsSchemaKeyword(absl::string_view name);
 // The names in a schema that are no keywords, each once, with what may have been meant. x-... are
 // meant for others.
 std::vector<std::string> IgnoredKeywords(absl::string_view schema);
+// The values of `format` in a schema that are not known, in quotes, each once.
+std::vector<std::string> IgnoredFormats(absl::string_view schema);
 
 }  // namespace lm
 

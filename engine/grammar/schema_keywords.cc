@@ -11,6 +11,7 @@
 #include "engine/base/hash_map.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/merged_schema.h"
+#include "engine/grammar/string_formats.h"
 
 namespace lm {
 namespace {
@@ -91,6 +92,17 @@ const HashMap<std::string, KeywordInfo>& Keywords() {
   return keywords;
 }
 
+// The members of all schemas that are in a text; none where that is not JSON.
+void ForEachMember(absl::string_view schema,
+                   const std::function<void(const std::string& name, const Json& value)>& visit) {
+  const std::optional<Json> root = Json::Parse(schema);
+  if (!root) return;
+  ForEachSchema(*root, [&](const Json& place) {
+    if (!place.is_object()) return;
+    for (const auto& [name, value] : place.members()) visit(name, value);
+  });
+}
+
 }  // namespace
 
 const KeywordInfo* FindKeyword(absl::string_view name) {
@@ -151,16 +163,22 @@ void ForEachSchema(const Json& root, const std::function<void(const Json& schema
 }
 
 std::vector<std::string> IgnoredKeywords(absl::string_view schema) {
-  const std::optional<Json> root = Json::Parse(schema);
   std::vector<std::string> ignored;
-  if (!root) return ignored;
   HashSet<std::string> known;
-  ForEachSchema(*root, [&](const Json& place) {
-    if (!place.is_object()) return;
-    for (const auto& [name, value] : place.members()) {
-      const bool is_unknown = FindKeyword(name) == nullptr && !absl::StartsWith(name, "x-");
-      if (is_unknown && known.insert(name).second) ignored.push_back(UnknownKeyword(name));
-    }
+  ForEachMember(schema, [&](const std::string& name, const Json&) {
+    const bool is_unknown = FindKeyword(name) == nullptr && !absl::StartsWith(name, "x-");
+    if (is_unknown && known.insert(name).second) ignored.push_back(UnknownKeyword(name));
+  });
+  return ignored;
+}
+
+std::vector<std::string> IgnoredFormats(absl::string_view schema) {
+  std::vector<std::string> ignored;
+  HashSet<std::string> known;
+  ForEachMember(schema, [&](const std::string& name, const Json& value) {
+    if (name != "format" || !value.is_string() || IsFormat(value.string())) return;
+    const std::string shown = absl::CHexEscape(value.string().substr(0, 100));
+    if (known.insert(shown).second) ignored.push_back(absl::StrCat("\"", shown, "\""));
   });
   return ignored;
 }

@@ -1,5 +1,7 @@
 #include "engine/grammar/string_formats.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,7 +70,7 @@ const std::vector<Format>& Formats() {
                      "|", pchar, "+(/", pchar, "*)*))", tail);
     const std::string relative =
         absl::StrCat("(", authority, "|", absolute, "|", first, "+(/", pchar, "*)*)?", tail);
-    return new std::vector<Format>({
+    auto* const formats = new std::vector<Format>({
         {"date", date},
         {"time", time},
         {"date-time", absl::StrCat(date, "T", time)},
@@ -95,6 +97,13 @@ const std::vector<Format>& Formats() {
                       "\\([A-Za-z0-9_ .-]+(\\|[A-Za-z0-9_ .-]+)*\\))",
                       "([*+?]|\\{[1-9][0-9]?\\})?)*\\$?")},
     });
+    // RFC 9562, of one version: pydantic's UUID4 and its like.
+    for (const char* version : {"1", "3", "4", "5", "6", "7", "8"}) {
+      formats->push_back({absl::StrCat("uuid", version),
+                          absl::StrCat("[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-", version,
+                                       "[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}")});
+    }
+    return formats;
   }();
   return formats;
 }
@@ -106,6 +115,12 @@ absl::string_view FormatRegex(absl::string_view format) {
     if (format == known.name) return known.regex;
   }
   return {};
+}
+
+bool IsFormat(absl::string_view format) {
+  constexpr absl::string_view kOfNumbers[] = {"float", "double", "int32", "int64"};
+  return !FormatRegex(format).empty() ||
+         std::find(std::begin(kOfNumbers), std::end(kOfNumbers), format) != std::end(kOfNumbers);
 }
 
 std::string FormatNames() {

@@ -12,7 +12,10 @@ namespace lm {
 // Empty if the format is not known.
 absl::string_view FormatRegex(absl::string_view format);
 
-// All names, for messages: "date, date-time, ...".
+// Known, as one of strings or as one of OpenAPI's for numbers.
+bool IsFormat(absl::string_view format);
+
+// The names of those of strings, for messages: "date, time, ...".
 std::string FormatNames();
 
 }  // namespace lm

@@ -47,6 +47,15 @@ absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
   return work->CancelledStatus();
 }
 
+// "a, b, c and 4 more".
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 8;
+  const size_t named = std::min(names.size(), kNamed);
+  const std::string more =
+      named < names.size() ? absl::StrCat(" and ", names.size() - named, " more") : "";
+  return absl::StrJoin(names.begin(), names.begin() + named, ", ") + more;
+}
+
 uint64_t NextNumber() {
   static std::atomic<uint64_t> last{0};
   return ++last;
@@ -207,16 +216,21 @@ void Connection::NoteSchema(const AnswerConstraint& constraint) {
   if (constraint.kind != Kind::kSchema && constraint.kind != Kind::kExtraction) return;
   if (constraint.text == noted_schema_) return;
   noted_schema_ = constraint.text;
-  const std::vector<std::string> ignored = IgnoredKeywords(constraint.text);
+  const std::vector<std::string> keywords = IgnoredKeywords(constraint.text);
+  const std::vector<std::string> formats = IgnoredFormats(constraint.text);
   schema_hint_.clear();
-  if (ignored.empty()) return;
-  constexpr size_t kNamed = 8;
-  const size_t named = std::min(ignored.size(), kNamed);
-  schema_hint_ = absl::StrCat(
-      "the schema's ", absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
-      named < ignored.size() ? absl::StrCat(" and ", ignored.size() - named, " more") : "",
-      ignored.size() == 1 ? " is no keyword" : " are no keywords",
-      " of JSON Schema and ignored; {\"strict_schema\":true} makes that an error");
+  if (keywords.empty() && formats.empty()) return;
+  if (!keywords.empty()) {
+    absl::StrAppend(&schema_hint_, "the schema's ", FirstOf(keywords),
+                    keywords.size() == 1 ? " is no keyword" : " are no keywords",
+                    " of JSON Schema and ignored; ");
+  }
+  if (!formats.empty()) {
+    absl::StrAppend(&schema_hint_, "the schema's format", formats.size() == 1 ? " " : "s ",
+                    FirstOf(formats), formats.size() == 1 ? " is" : " are",
+                    " not known and ignored; ");
+  }
+  schema_hint_ += "{\"strict_schema\":true} makes that an error";
 }
 
 std::string Connection::Salt() const {

@@ -17,9 +17,9 @@
 // patternProperties are given and additionalProperties is not, there are no others, unless
 // {"additional":true} asks for JSON Schema word for word.
 //
-// What is no keyword is ignored, and named in lm_stats.hint; {"strict_schema":true} makes it, and a
-// format that nobody knows, an error. A misspelt keyword (minlength, requird) is one in any case,
-// unless with "additional".
+// What is no keyword, and a format that nobody knows, is ignored and named in lm_stats.hint;
+// {"strict_schema":true} makes it an error. A misspelt keyword (minlength, requird) is one in any
+// case, unless with "additional".
 //
 // Equal values are equal texts, for GROUP BY and DISTINCT: no white space, members in the schema's
 // order, numbers and strings in their shortest form (engine/grammar/grammar.h has the rules). With

@@ -56,9 +56,9 @@
 // Two more are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
 // statement that had to ask row by row could do better, what is wrong with the memo's file, which
-// budget has ended it, which members of the last schema are no keywords, or that a model made for
-// one thing (engine/model/purpose.h) was asked for something else: that which ships labels and
-// shortens descriptions of packages, and answers with words to whatever it is asked.
+// budget has ended it, which members and formats of the last schema are not known, or that a model
+// made for one thing (engine/model/purpose.h) was asked for something else: that which ships labels
+// and shortens descriptions of packages, and answers with words to whatever it is asked.
 #include <algorithm>
 #include <cmath>
 #include <optional>

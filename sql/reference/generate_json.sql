@@ -43,10 +43,14 @@ SELECT generate_json('x', '{"type":"string","not":{"format":"date"}}');
 --! the opposite of a format is not supported, at #/not/format
 
 -- Members that a schema does not list are not written, unless {"additional":true} asks for what JSON Schema says. What is no keyword
--- of JSON Schema is ignored, and named in lm_stats.hint; {"strict_schema":true} makes it an error.
+-- of JSON Schema is ignored, and named in lm_stats.hint; {"strict_schema":true} makes it an error. So it is with formats.
 SELECT generate_json('x', '{"properties":{"ok":{"const":true}},"required":["ok"],"colour":"red"}') AS answer;
 --> {"ok":true}
 SELECT hint LIKE '%"colour" is no keyword of JSON Schema and ignored%' AS told FROM lm_stats LIMIT 1;
+--> 1
+SELECT generate_json('x', '{"type":"string","format":"phone","enum":["112"]}') AS answer;
+--> "112"
+SELECT hint LIKE '%the schema''s format "phone" is not known and ignored%' AS told FROM lm_stats LIMIT 1;
 --> 1
 
 -- The schema constrains, it is not shown: say what the fields mean in `system`. The same constraint is there for every function

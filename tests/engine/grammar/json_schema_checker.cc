@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <regex>
 
+#include "absl/strings/str_cat.h"
+
 namespace lm {
 namespace {
 
@@ -48,6 +50,11 @@ bool HasFormat(const std::string& format, const std::string& text) {
   if (format == "uuid") {
     return std::regex_match(
         text, std::regex("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", std::regex::icase));
+  }
+  if (format.starts_with("uuid")) {
+    const std::string regex = absl::StrCat("[0-9a-f]{8}-[0-9a-f]{4}-", format.substr(4),
+                                           "[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}");
+    return std::regex_match(text, std::regex(regex, std::regex::icase));
   }
   if (format == "ipv4") {
     int a, b, c, d, read = 0;

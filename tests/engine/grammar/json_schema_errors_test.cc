@@ -120,6 +120,11 @@ TEST(JsonSchemaErrorsTest, IgnoredKeywordsAreThoseWhereSchemasStand) {
               testing::UnorderedElementsAre("\"colour\"", "\"maxlength\" (maxLength was meant?)",
                                             "\"_id\""));
   EXPECT_THAT(IgnoredKeywords("nothing"), testing::IsEmpty());
+  EXPECT_THAT(IgnoredFormats("nothing"), testing::IsEmpty());
+  EXPECT_THAT(IgnoredFormats(R"({"properties": {"format": {"format": "phone"},
+      "a": {"format": "date"}, "b": {"format": "int64"}, "c": {"format": "uuid4"}},
+      "items": [{"format": "é\""}, {"format": "phone"}], "const": {"format": "d"}})"),
+              testing::UnorderedElementsAre("\"phone\"", R"("\xc3\xa9\"")"));
 }
 
 TEST(JsonSchemaErrorsTest, AContradictionNamesItsPlaces) {
