@@ -79,6 +79,12 @@ class AutomatonBuilder {
   // REQUIRES: all its rules are defined, and all its fragments are in them.
   RuleId AddAll(const AutomatonBuilder& other);
 
+  // By rule: whether it matches any text, for those that `rules` lead to. Errors: as Build, where
+  // the thread's scope is interrupted. REQUIRES: all of those are defined.
+  absl::StatusOr<std::vector<bool>> LiveRules(absl::Span<const RuleId> rules) const {
+    return FindLiveRules(nodes_, rule_start_, rules);
+  }
+
   // Not OK once a limit was crossed.
   const absl::Status& status() const { return status_; }
 

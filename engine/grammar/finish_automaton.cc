@@ -18,10 +18,10 @@ namespace {
 // nothing may be looked at that it left unfinished.
 constexpr uint32_t kSteps = 4096;
 
-// Keeps what `root` leads to, and lets every edge skip the links, which are left out; a link that
+// Keeps what `roots` lead to, and lets every edge skip the links, which are left out; a link that
 // leads nowhere (its fragment was dropped) is dead. Rules that are not called begin at node 0,
 // which is dead. Returns the new numbers of the nodes, -1 where they are gone.
-std::vector<NodeId> KeepReachable(RuleId root, std::vector<Node>* nodes,
+std::vector<NodeId> KeepReachable(absl::Span<const RuleId> roots, std::vector<Node>* nodes,
                                   std::vector<NodeId>* rule_start) {
   auto resolve = [nodes](NodeId id) {
     NodeId target = id;
@@ -52,7 +52,7 @@ std::vector<NodeId> KeepReachable(RuleId root, std::vector<Node>* nodes,
     (*rule_start)[rule] = number_of((*rule_start)[rule]);
   };
   number_of(0);
-  call(root);
+  for (const RuleId root : roots) call(root);
   std::vector<Node> reached;
   reached.reserve(nodes->size());
   for (size_t i = 0; i < kept.size(); ++i) {
@@ -451,7 +451,7 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
                                           RuleNamer name_of,
                                           const HashMap<NodeId, std::string>& why_dead,
                                           RuleId root) {
-  const std::vector<NodeId> numbers = KeepReachable(root, &nodes, &rule_start);
+  const std::vector<NodeId> numbers = KeepReachable({root}, &nodes, &rule_start);
   RETURN_IF_ERROR(Checkpoint());
   const Dependents dependents(nodes, rule_start);
   RETURN_IF_ERROR(Checkpoint());
@@ -477,6 +477,20 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
   automaton.greatest_distance = GreatestDistance(automaton);
   RETURN_IF_ERROR(Checkpoint());
   return automaton;
+}
+
+absl::StatusOr<std::vector<bool>> FindLiveRules(std::vector<Node> nodes,
+                                                std::vector<NodeId> rule_start,
+                                                absl::Span<const RuleId> roots) {
+  KeepReachable(roots, &nodes, &rule_start);
+  RETURN_IF_ERROR(Checkpoint());
+  const Dependents dependents(nodes, rule_start);
+  RETURN_IF_ERROR(Checkpoint());
+  const Facts nullable = FindNullable(nodes, rule_start.size(), dependents);
+  std::vector<int32_t> distances;
+  const Facts live = MeasureDistances(nodes, rule_start.size(), nullable, dependents, &distances);
+  RETURN_IF_ERROR(Checkpoint());
+  return std::vector<bool>(live.rule.begin(), live.rule.end());
 }
 
 }  // namespace lm

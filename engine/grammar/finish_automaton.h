@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/base/hash_map.h"
 #include "engine/grammar/automaton.h"
 
@@ -23,6 +24,12 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
                                           RuleNamer name_of,
                                           const HashMap<NodeId, std::string>& why_dead,
                                           RuleId root);
+
+// By rule: whether it is called, directly or not, from one of `roots`, or is one, and matches any
+// text. REQUIRES: as FinishAutomaton.
+absl::StatusOr<std::vector<bool>> FindLiveRules(std::vector<Node> nodes,
+                                                std::vector<NodeId> rule_start,
+                                                absl::Span<const RuleId> roots);
 
 }  // namespace lm
 

@@ -126,7 +126,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 //
 // What JSON Schema leaves open is read as it was meant, most likely: where `properties` or
 // patternProperties are given without additionalProperties, there are no others; where there is no
-// `type`, it is that of which the keywords speak.
+// `type`, it is that of which the keywords speak. A oneOf still asks that no other branch is valid
+// word for word: where that leaves nothing of a branch, as of one of two open objects without
+// `required`, or of a string beside a branch without `type`, it is InvalidArgument.
 enum class JsonSpaces : uint8_t { kNone, kAllowed };
 struct SchemaOptions {
   JsonSpaces spaces = JsonSpaces::kNone;

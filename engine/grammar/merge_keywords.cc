@@ -399,6 +399,7 @@ absl::Status SchemaMerger::AddRequired(const SchemaJson& keyword, const SchemaJs
 
 void SchemaMerger::Require(const std::string& name) {
   if (required_.insert(name).second) merged_.required.push_back(name);
+  merged_.opposed.erase(name);
 }
 
 }  // namespace lm

@@ -207,7 +207,10 @@ absl::Status SchemaMerger::NegateOfObjects(const SchemaPart& part, Keyword keywo
       if (!value.is_object()) return document_.Error(value, "properties must be an object");
       if (part.member >= 0 || value.size() == 1) {
         const auto& [property, schema] = value.members()[std::max(part.member, 0)];
-        Require(property);
+        if (required_.insert(property).second) {
+          merged_.required.push_back(property);
+          merged_.opposed.insert(property);
+        }
         merged_.members.push_back({property, SchemaPart{&schema, true}});
         return absl::OkStatus();
       }

@@ -176,7 +176,10 @@ absl::Status SchemaMerger::AddPart(const SchemaPart& part) {
   part_asks_ = false;
   nullable_ = false;
   part_kinds_ = kAllKinds;
-  if (part.asks == SchemaPart::Asks::kPresent) {
+  if (part.asks == SchemaPart::Asks::kListed) {
+    part_asks_ = true;
+    merged_.only_listed = true;
+  } else if (part.asks == SchemaPart::Asks::kPresent) {
     RETURN_IF_ERROR(AddPresence(part));
   } else if (part.negated) {
     RETURN_IF_ERROR(AddNegation(part));
@@ -252,10 +255,12 @@ absl::Status SchemaMerger::Conclude() {
   }
   if (!has_type_ && implied_kinds_ != 0 && merged_.choices.empty() &&
       !document_.options().additional) {
-    merged_.kinds &= implied_kinds_;
+    merged_.implied_kinds = implied_kinds_;
   }
+  const uint8_t written = merged_.kinds & merged_.implied_kinds;
+  if (!is_to_tell_apart_) merged_.kinds = written;
   for (const MergedSchema::Refusal& refusal : merged_.refusals) {
-    if (merged_.choices.empty() && (merged_.kinds & refusal.kinds) != 0) return refusal.status;
+    if (merged_.choices.empty() && (written & refusal.kinds) != 0) return refusal.status;
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/hash_map.h"
 #include "engine/grammar/number_range.h"
 #include "engine/grammar/schema_document.h"
 #include "engine/grammar/schema_part.h"
@@ -84,6 +85,9 @@ struct MergedSchema {
   Conjunction parts;  // those given, expanded, without those that ask for nothing
   bool impossible = false;
   uint8_t kinds = kAllKinds;
+  // Where there is no type, and values are not read word for word, the kinds of which the keywords
+  // speak: only these are written. `kinds` has no others, but for MergeToTellApart.
+  uint8_t implied_kinds = kAllKinds;
   std::vector<Choice> choices;
   // Of enum and const: those that are valid against everything.
   std::optional<std::vector<const SchemaJson*>> values;
@@ -108,6 +112,9 @@ struct MergedSchema {
   std::vector<ObjectPart> objects;
   std::vector<std::string> required;
   std::vector<std::string> forbidden;
+  // Of those required the ones that only the opposite of `properties` asks for.
+  HashSet<std::string> opposed;
+  bool only_listed = false;  // see SchemaPart::Asks::kListed
   // What members of that name must be valid against besides.
   std::vector<std::pair<std::string, SchemaPart>> members;
   std::vector<const SchemaJson*> names;  // of propertyNames
@@ -125,9 +132,10 @@ inline constexpr int64_t kMaxSchemaWork = 2'000'000;
 // enum and branches of a oneOf that lead beyond kMaxSchemaWork are InvalidArgument too.
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
                                    int64_t* work);
-// The same for a branch that is to be told apart from others: without what unevaluatedProperties
-// and unevaluatedItems ask for, which is another thing in each branch, and with the values that fit
-// several branches of a oneOf that is settled.
+// The same for a branch that is to be told apart from others, as JSON Schema has it: without what
+// unevaluatedProperties and unevaluatedItems ask for, which is another thing in each branch, with
+// the values that fit several branches of a oneOf that is settled, and with kinds that are not
+// written.
 absl::StatusOr<MergedSchema> MergeToTellApart(const SchemaDocument& document,
                                               const Conjunction& conjunction, int64_t* work);
 

@@ -74,10 +74,11 @@ uint8_t KindsOf(const MergedSchema& schema) {
   return kinds & schema.kinds;
 }
 
-// By their types, values and ranges alone. An anyOf that is still open only takes more away.
-bool AreApartAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
+// Whether no value that is written for `a` is valid against `b`, by types, values and ranges alone.
+// An anyOf that is still open only takes more away.
+bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
   if (a.impossible || b.impossible) return true;
-  const uint8_t common = KindsOf(a) & KindsOf(b);
+  const uint8_t common = WrittenKinds(a) & KindsOf(b);
   if (common == 0) return true;
   if (a.values && b.values) return HaveOtherValues(a, b, work);
   return (common & ~(kInteger | kFraction)) == 0 &&
@@ -85,8 +86,8 @@ bool AreApartAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work)
 }
 
 // Whether no object that is written for `a` is valid against `b`.
-absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
-                               const MergedSchema& b, int64_t* work) {
+absl::StatusOr<bool> NoObjectFits(const SchemaDocument& document, const MergedSchema& a,
+                                  const MergedSchema& b, int64_t* work) {
   // An open choice may write more, but forbids what is forbidden.
   for (const std::string& name : b.required) {
     if (a.choices.empty() && NeverWrites(document, a, name)) return true;
@@ -95,9 +96,9 @@ absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchem
     if (Forbids(b, name)) return true;
     const Conjunction in_a = PropertyOf(a, name), in_b = PropertyOf(b, name);
     if (in_a.empty() || in_b.empty()) continue;
-    ASSIGN_OR_RETURN(const MergedSchema value_in_a, Merge(document, in_a, work));
-    ASSIGN_OR_RETURN(const MergedSchema value_in_b, Merge(document, in_b, work));
-    if (AreApartAtOnce(value_in_a, value_in_b, work)) return true;
+    ASSIGN_OR_RETURN(const MergedSchema value_in_a, MergeToTellApart(document, in_a, work));
+    ASSIGN_OR_RETURN(const MergedSchema value_in_b, MergeToTellApart(document, in_b, work));
+    if (NeverFitsAtOnce(value_in_a, value_in_b, work)) return true;
   }
   return false;
 }
@@ -123,15 +124,14 @@ Conjunction AskedOfMember(const MergedSchema& schema, const std::string& name) {
   return conjunction;
 }
 
-absl::StatusOr<bool> AreApart(const SchemaDocument& document, const MergedSchema& a,
-                              const MergedSchema& b, int64_t* work) {
-  if (AreApartAtOnce(a, b, work)) return true;
+uint8_t WrittenKinds(const MergedSchema& schema) { return KindsOf(schema) & schema.implied_kinds; }
+
+absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
+                               const MergedSchema& b, int64_t* work) {
+  if (NeverFitsAtOnce(a, b, work)) return true;
   if (a.values || b.values) return NoneFits(document, a.values ? a : b, a.values ? b : a, work);
-  const bool both_objects = (a.kinds & b.kinds) == kObject;
-  if (!both_objects) return false;
-  ASSIGN_OR_RETURN(const bool a_apart, NeverFits(document, a, b, work));
-  if (!a_apart) return false;
-  return NeverFits(document, b, a, work);
+  if ((WrittenKinds(a) & b.kinds) != kObject) return false;
+  return NoObjectFits(document, a, b, work);
 }
 
 }  // namespace lm

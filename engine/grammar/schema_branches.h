@@ -15,13 +15,17 @@ namespace lm {
 // What a member of this name must be valid against, as far as `properties` and their opposites say.
 Conjunction AskedOfMember(const MergedSchema& schema, const std::string& name);
 
-// Whether it is certain that no value that SchemaCompiler writes for one of the two schemas is
-// valid against the other. It is where they are of different types, or have other values (const,
-// enum); for objects also where one has a required property that the other does not know, or for
-// which the other has a value of another type or other values. (An "a" or "b" that only a pattern
-// or a range keeps apart is not looked into.) Errors: as Merge.
-absl::StatusOr<bool> AreApart(const SchemaDocument& document, const MergedSchema& a,
-                              const MergedSchema& b, int64_t* work);
+// The kinds of values that SchemaCompiler writes for it.
+uint8_t WrittenKinds(const MergedSchema& schema);
+
+// Whether it is certain that no value that SchemaCompiler writes for `a` is valid against `b`, word
+// for word. It is where they are of different types, or have other values (const, enum); for
+// objects also where `b` requires what is not written for `a` or `a` what `b` forbids, or where `a`
+// requires a property for which `b` has a value of another type or other values. (An "a" or "b"
+// that only a pattern or a range keeps apart is not looked into.) REQUIRES: both are of
+// MergeToTellApart. Errors: as Merge.
+absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
+                               const MergedSchema& b, int64_t* work);
 
 }  // namespace lm
 

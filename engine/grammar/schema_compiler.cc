@@ -70,6 +70,7 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
                                           kMaxSchemaWork, " members of schemas to look at"));
     }
   }
+  RETURN_IF_ERROR(CheckOverlaps());
   absl::StatusOr<Automaton> automaton = std::move(builder_).Build(
       root, [this](RuleId rule) { return document_.PointerOf(*places_.at(rule)); });
   if (automaton.ok()) return automaton;
@@ -230,25 +231,6 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
     for (const Conjunction& branch : branches) rules.push_back(builder_.Call(RuleOf(branch)));
   }
   return builder_.Alternate(rules);
-}
-
-absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
-                                       std::vector<Conjunction>* branches) {
-  std::vector<MergedSchema> merged;
-  // What is unevaluated in one branch says nothing about whether the other is valid.
-  for (const Conjunction& branch : *branches) {
-    ASSIGN_OR_RETURN(MergedSchema one, MergeToTellApart(document_, branch, &work_));
-    merged.push_back(std::move(one));
-  }
-  for (size_t i = 0; i < merged.size(); ++i) {
-    for (size_t j = 0; j < i && work_ <= kMaxSchemaWork; ++j) {
-      ASSIGN_OR_RETURN(const bool apart, AreApart(document_, merged[i], merged[j], &work_));
-      if (apart) continue;
-      AddPartTo({&choice.one_of->array()[j], /*negated=*/true}, &(*branches)[i]);
-      AddPartTo({&choice.one_of->array()[i], /*negated=*/true}, &(*branches)[j]);
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace lm

@@ -44,8 +44,12 @@ class SchemaCompiler {
   absl::StatusOr<Fragment> BranchesOf(const MergedSchema& schema);
   // Whether it shows at once, or for an object in a member that is required, that nothing is valid.
   bool IsNothing(const MergedSchema& schema);
-  // Adds to each branch of a oneOf that no other is valid, where that is not certain.
+  // Adds to each branch of a oneOf that no other is valid, where that is not certain. Members that
+  // only another branch lists are not written to that end, unless values are read word for word.
   absl::Status KeepApart(const MergedSchema::Choice& choice, std::vector<Conjunction>* branches);
+  // InvalidArgument where that leaves nothing of a branch, wherever it stands, which is hardly what
+  // was meant.
+  absl::Status CheckOverlaps() const;
   // The values' texts.
   Fragment Values(const std::vector<const SchemaJson*>& values);
 
@@ -119,6 +123,19 @@ class SchemaCompiler {
   HashMap<std::string, TextSet> pattern_sets_;  // by pattern
   HashMap<std::string, RuleId> string_rules_;   // of StringSets, by what they ask for
   std::map<std::pair<std::string, std::pair<RuleId, bool>>, RuleId> named_members_;
+  // A branch of a oneOf, some values of which may be valid against others of its branches.
+  struct Overlap {
+    const SchemaJson* branch = nullptr;
+    std::vector<const SchemaJson*> others;
+    // One of them, which has no type, and is valid for all values of kinds that it does not speak
+    // of; or null.
+    const SchemaJson* without_type = nullptr;
+    uint8_t kinds = 0;  // that are written for the branch
+    // Wherever it stands: with the other branches' values, and without them.
+    std::vector<RuleId> whole, apart;
+  };
+  std::vector<Overlap> overlaps_;
+  HashMap<const SchemaJson*, size_t> overlap_of_;  // by branch, in overlaps_
   int64_t work_ = 0;
 };
 

@@ -125,6 +125,12 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
       continue;
     }
     ASSIGN_OR_RETURN(Conjunction conjunction, MemberOf(schema, index, name));
+    if (schema.only_listed && schema.opposed.contains(name) &&
+        std::all_of(conjunction.begin(), conjunction.end(),
+                    [](const SchemaPart& part) { return part.negated; })) {
+      *why = Together({conjunction.front().schema});
+      continue;
+    }
     for (const SchemaPart& part : conjunction) {
       if (is_required && IsFalse(part.schema) && !part.negated) {
         *why = Together({schema.at.required, part.schema});

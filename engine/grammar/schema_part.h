@@ -16,6 +16,8 @@ struct SchemaPart {
     kPresent,  // the value is an object that has the member that is named there
     kNames,    // `schema` is an array of names, and the value an object that has them all, or no
                // object
+    kListed,   // nothing; but for what others oppose, only members that a schema speaks of are
+               // written
   };
 
   const SchemaJson* schema;

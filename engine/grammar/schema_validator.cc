@@ -47,6 +47,7 @@ class Validator {
  private:
   absl::StatusOr<bool> Positive(const SchemaPart& part, const SchemaJson& value) {
     const SchemaJson& schema = *part.schema;
+    if (part.asks == SchemaPart::Asks::kListed) return true;
     if (part.asks == SchemaPart::Asks::kNames) return HasNames(schema, value);
     if (part.keyword < 0) return Schema(schema, value, part.expanded && !part.negated);
     const auto& [name, argument] = schema.members()[part.keyword];

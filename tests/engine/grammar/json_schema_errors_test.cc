@@ -180,6 +180,48 @@ TEST(JsonSchemaErrorsTest, AContradictionNamesItsPlaces) {
   EXPECT_TRUE(CompileJsonSchema(R"({"properties": {"a": {"minLength": 2, "maxLength": 1}}})").ok());
 }
 
+TEST(JsonSchemaErrorsTest, ABranchOfOneOfThatIsNeverTheOnlyOneIsNamed) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"([{"type": "string"}, {"properties": {"a": {"type": "integer"}}, "required": ["a"]}])",
+       "every value that this branch of oneOf asks for is valid against #/oneOf/1 too, which has "
+       "no type: give #/oneOf/1 a type, at #/oneOf/0"},
+      {R"([{"properties": {"a": {"type": "integer"}}}, {"type": "null"}])",
+       "give #/oneOf/0 a type, at #/oneOf/1"},
+      {R"([{"type": "integer"}, {"pattern": "^x"}])", "give #/oneOf/1 a type, at #/oneOf/0"},
+      {R"([{"minLength": 3}, {"minimum": 5}])", "give #/oneOf/1 a type, at #/oneOf/0"},
+      {R"([{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}])", "give #/oneOf/1 a type, at #/oneOf/0"},
+      {R"([{"type": "object", "properties": {"name": {"type": "string"}}},
+           {"type": "object", "properties": {"error": {"type": "string"}}}])",
+       "every object that is written for this branch of oneOf is valid against #/oneOf/1 too: list "
+       "in `required` of each a property that the others do not have, or use anyOf, at #/oneOf/0"},
+      {R"([{"type": "object", "properties": {"id": {"type": "integer"}, "name": {}}},
+           {"type": "object", "properties": {"id": {"type": "integer"}, "error": {"const": 1}}}])",
+       "valid against #/oneOf/1 too: list in `required`"},
+      {R"([{"type": "object", "properties": {"name": {}}, "required": ["name"]},
+           {"type": "object", "properties": {"error": {"type": "string"}}}])",
+       "valid against #/oneOf/1 too: list in `required`"},
+      {R"([{"type": "integer"}, {"type": "number"}])", "valid against #/oneOf/1 too: use anyOf"},
+      {R"([{"const": 1}, {"type": "string"}, {"enum": [1, 2]}])",
+       "valid against #/oneOf/2 too: use anyOf, at #/oneOf/0"},
+      {R"([{"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]},
+           {"type": "object", "properties": {"k": {"minimum": 5}}, "required": ["k"]}])",
+       "valid against #/oneOf/1 too"},
+  };
+  const std::string defs = R"("$defs": {"a": {"type": "string"}, "b": {"required": ["x"]}})";
+  for (const auto& [branches, message] : cases) {
+    const std::string schema = "{\"oneOf\": " + branches + ", " + defs + "}";
+    const absl::Status status = CompileJsonSchema(schema).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message)) << schema;
+    // Word for word there is nothing to explain.
+    EXPECT_TRUE(CompileJsonSchema(schema, {.additional = true}).ok()) << schema;
+  }
+  // Where something of each is left somewhere, it need not be everywhere.
+  EXPECT_TRUE(CompileJsonSchema(R"({"type": "object", "properties": {"a": {}, "b": {}},
+      "anyOf": [{"required": ["a", "b"]}, {"maxProperties": 1}],
+      "oneOf": [{"required": ["a"]}, {"required": ["b"]}]})")
+                  .ok());
+}
+
 std::string SchemaErrorOf(const std::string& schema) {
   return std::string(CompileJsonSchema(schema).status().message());
 }
@@ -214,6 +256,9 @@ TEST(JsonSchemaErrorsTest, DepthAndSizeHaveLimits) {
   // As many comparisons.
   std::string alike;
   for (int i = 0; i < 20000; ++i) absl::StrAppend(&alike, i == 0 ? "" : ",", "{\"type\":\"null\"}");
+  EXPECT_THAT(SchemaErrorOf("{\"oneOf\":[" + alike + "]}"),
+              HasSubstr("too large: a oneOf of 20000 branches, each of which is compared with the "
+                        "others"));
   EXPECT_THAT(SchemaErrorOf("{\"not\":{\"oneOf\":[" + alike + "]}}"),
               HasSubstr("too large: the opposite of a oneOf of 20000 branches, at #/not/oneOf"));
   // As many values, times what each of them is checked against.

@@ -499,13 +499,19 @@ TEST(JsonSchemaTest, EnumsMayHaveManyValues) {
     EXPECT_TRUE(Accepts(grammar, "\"v19999\""));
     EXPECT_FALSE(Accepts(grammar, "\"v20000\""));
   }
-  std::string properties;
+  std::string properties, branches;
   for (int i = 0; i < 50; ++i) {
     absl::StrAppend(&properties, i == 0 ? "" : ",", "\"p", i, "\":{\"enum\":", ManyValues(1000),
                     "}");
   }
   const auto object = ValueOrDie(CompileJsonSchema("{\"properties\":{" + properties + "}}"));
   EXPECT_TRUE(Accepts(object, R"({"p0":"v999","p49":"v0"})"));
+  for (int i = 0; i < 10000; ++i) {
+    absl::StrAppend(&branches, i == 0 ? "" : ",", "{\"const\":", i, ",\"title\":\"t\"}");
+  }
+  const auto one_of = ValueOrDie(CompileJsonSchema("{\"oneOf\":[" + branches + "]}"));
+  EXPECT_TRUE(Accepts(one_of, "9999"));
+  EXPECT_FALSE(Accepts(one_of, "10000"));
 }
 
 TEST(JsonSchemaTest, ManyValuesAreComparedAsFewAre) {

@@ -245,6 +245,54 @@ TEST(JsonSchemaWalksTest, RandomSchemasGenerateOnlyWhatIsValid) {
   EXPECT_GT(compiled, 250);
 }
 
+// As they are read where it is not word for word: with types that keywords imply, and closed.
+TEST(JsonSchemaWalksTest, BranchesOfOneOfGenerateOnlyWhatNoOtherAllows) {
+  const char* branches[] = {
+      R"({"type": "string"})",
+      R"({"type": ["string", "object"], "properties": {"a": {"type": "integer"}}})",
+      R"({"type": "null"})",
+      R"({"type": "integer", "maximum": 7})",
+      R"({"minimum": 5})",
+      R"({"minLength": 3})",
+      R"({"pattern": "^x"})",
+      R"({"enum": ["x", 6, null]})",
+      R"({"const": {"a": 1}})",
+      R"({"items": {"type": "integer"}})",
+      R"({"type": "object", "properties": {"a": {"type": "integer"}}})",
+      R"({"type": "object", "properties": {"b": {"type": "integer"}}})",
+      R"({"properties": {"a": {"type": "integer"}}, "required": ["a"]})",
+      R"({"properties": {"a": {"minimum": 0}, "b": {}}, "required": ["b"]})",
+      R"({"properties": {"a": {"const": "x"}}})",
+      R"({"properties": {"a": {"minLength": 1}}, "required": ["a"], "additionalProperties": false})",
+      R"({"required": ["b"]})",
+      R"({"type": "object", "additionalProperties": {"type": "string"}})",
+      R"({"anyOf": [{"type": "integer"}, {"properties": {"a": {"type": "string"}}}]})",
+      R"({"not": {"type": "string"}, "minimum": 6})",
+      R"({"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}})",
+  };
+  const auto trie = TrieOf(SomeVocabulary(std::vector<std::string>{"{\"a\":", "{\"b\":", "\"x"}));
+  std::mt19937 dice(29);
+  int compiled = 0;
+  for (const char* around : {"", R"("type": "object",)", R"("type": ["object", "string"],)"}) {
+    for (const char* one : branches) {
+      for (const char* other : branches) {
+        const std::string text = absl::StrCat("{", around, "\"oneOf\": [", one, ",", other, "]}");
+        SCOPED_TRACE(text);
+        const auto grammar = CompileJsonSchema(text);
+        if (!grammar.ok()) continue;  // a branch is never the only one, or not supported
+        ++compiled;
+        const nlohmann::json schema = nlohmann::json::parse(text);
+        const auto constraint = ValueOrDie(Constraint::Create(*grammar, trie));
+        for (int walk = 0; walk < 6; ++walk) {
+          const std::string output = ValueOrDie(RandomText(constraint, &dice, 20, 20000));
+          ASSERT_EQ(CheckAgainstSchema(schema, output), "") << output;
+        }
+      }
+    }
+  }
+  EXPECT_GT(compiled, 300);
+}
+
 // Takes random tokens of FillMaskToEnd until nothing can follow, or the text can end and the dice
 // say so. The text must be whole within `room` tokens.
 std::string TextWithin(int32_t room, std::shared_ptr<Constraint> constraint, std::mt19937* dice) {

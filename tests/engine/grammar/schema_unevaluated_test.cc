@@ -114,7 +114,7 @@ TEST(SchemaUnevaluatedTest, MasksEqualBruteForce) {
   std::mt19937 dice(19);
   for (const UnevaluatedCase& c : UnevaluatedCases()) {
     SCOPED_TRACE(c.schema);
-    const auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
+    const auto grammar = ValueOrDie(CompileJsonSchema(c.schema, {.additional = true}));
     const auto constraint = ValueOrDie(Constraint::Create(grammar, trie));
     GrammarMatcher matcher(constraint);
     for (int step = 0; step < 20 && !matcher.IsComplete(); ++step) {
