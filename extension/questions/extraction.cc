@@ -13,6 +13,7 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/string_formats.h"
 
 namespace lm {
 namespace {
@@ -81,10 +82,12 @@ absl::StatusOr<std::string> ExtractionSchema(const std::string& text) {
     const bool is_schema = std::all_of(members.begin(), members.end(), [](const Json::Member& m) {
       return IsSchemaKeyword(m.first);
     });
-    // These ask for something; all others with texts as their values only comment.
-    constexpr absl::string_view kAsking[] = {"type", "$ref", "const", "format", "pattern"};
+    // These ask for something, and a format that is one; all others with texts as their values only
+    // comment, or may be fields: a pattern, too.
+    constexpr absl::string_view kAsking[] = {"type", "$ref", "const"};
     const bool asks = std::any_of(std::begin(kAsking), std::end(kAsking),
-                                  [&given](absl::string_view name) { return given->Has(name); });
+                                  [&given](absl::string_view name) { return given->Has(name); }) ||
+                      IsFormat(given->TextAt("format"));
     if (is_schema && !asks) return Ambiguous(members.front().first);
     if (is_schema) return text;
     for (const auto& [name, description] : members) {
