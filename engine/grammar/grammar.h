@@ -104,7 +104,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
 // and numbers with bounds have no exponent; strings that match a pattern or format within a
 // maxLength are as long as 20,000 states allow, and have 4,000 characters at most where minLength
-// does not ask for more; where unevaluatedProperties or unevaluatedItems stand
+// does not ask for more; where uniqueItems has more than 4,096 sets of values to tell apart, the
+// values stand in the schema's order; where unevaluatedProperties or unevaluatedItems stand
 // beside an anyOf of more than five branches, one of them speaks at a time.
 //
 // A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are
@@ -115,7 +116,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all
 // formats of the standard, and uuid1 and uuid3 to uuid8 (others are annotations), but for
 //   $ref to elsewhere; unevaluatedItems beside `contains`;
-//   uniqueItems, where the items have more than a few values;
+//   uniqueItems, where the items' values are not few (enum, const, boolean, null, small integers);
 //   the opposite (`not`, the other branches of a oneOf that are not apart, `if`) of a format, of
 //   multipleOf, patternProperties, propertyNames, of additionalProperties and prefixItems, of
 //   unevaluatedProperties and unevaluatedItems;

@@ -13,10 +13,24 @@
 namespace lm {
 namespace {
 
-// Sets of values that were written already, of uniqueItems.
-constexpr size_t kMaxSets = 4096;
-// Places of an array with `contains`: items written, times items that count.
+// Values of an array with uniqueItems, and sets of them that were written already. Where there are
+// more, they stand in one order.
+constexpr size_t kMostOfASet = 64;
+constexpr int64_t kMaxSets = 4096;
+// Places of an array with `contains`, items written times items that count; of one with uniqueItems
+// in one order, values times items written.
 constexpr int64_t kMaxPlaces = 20000;
+
+// There are no more than kMaxSets sets of up to `most` of so many values.
+bool AreFewSets(size_t num_values, int64_t most) {
+  const int64_t values = static_cast<int64_t>(num_values);
+  int64_t of_this_size = 1, sets = 1;
+  for (int64_t size = 1; size <= most && sets <= kMaxSets; ++size) {
+    of_this_size = of_this_size * (values - size + 1) / size;
+    sets += of_this_size;
+  }
+  return sets <= kMaxSets;
+}
 
 }  // namespace
 
@@ -158,23 +172,41 @@ absl::StatusOr<Fragment> SchemaCompiler::UniqueItems(const MergedSchema& schema,
   }
   ASSIGN_OR_RETURN(const MergedSchema item, Merge(document_, ItemOf(schema, 0), &work_));
   ASSIGN_OR_RETURN(const std::vector<SchemaJson> values, AllValuesOf(item, where));
-  constexpr size_t kMostValues = 64;
-  const auto too_many = [&] {
-    return document_.Error(where, "uniqueItems: too many values and sets of them");
-  };
-  if (values.size() > kMostValues) return too_many();
+  const int64_t num_values = static_cast<int64_t>(values.size());
   const int64_t min = schema.min_items;
-  const int64_t max = std::min<int64_t>(schema.max_items.value_or(kMostValues),
-                                        static_cast<int64_t>(values.size()));
+  const int64_t max = std::min(schema.max_items.value_or(num_values), num_values);
   if (max < min) return builder_.Nothing(Together({schema.at.min_items, &where}));
   std::vector<RuleId> rules;
   for (const SchemaJson& value : values) {
     rules.push_back(builder_.AddRule("a value of a set"));
     builder_.Define(rules.back(), json_.Value(value));
   }
-  // A place for each set of values that may stand before it.
   const NodeId end = builder_.AddLink();
   const NodeId close = builder_.AddBytes(']', ']', end);
+  if (values.size() > kMostOfASet || !AreFewSets(values.size(), max)) {
+    // Drawn from the last value to the first: places[count] is before value v and behind `count`
+    // of those before it; -1 where too few are left. Where any number may follow, they are counted
+    // as far as that matters.
+    const bool is_exact = max < num_values;
+    const int64_t counted = is_exact ? max : std::max<int64_t>(min, 1);
+    if (num_values > kMaxPlaces / (counted + 1)) {
+      return document_.Error(where, "uniqueItems: too many values to count");
+    }
+    std::vector<NodeId> places(counted + 1, -1);
+    std::fill(places.begin() + min, places.end(), close);
+    for (size_t v = values.size(); v-- > 0 && builder_.status().ok();) {
+      for (int64_t count = 0; count <= counted; ++count) {
+        if (is_exact && count == max) continue;
+        // Of v, not yet of this one.
+        const NodeId next = places[std::min(count + 1, counted)];
+        if (next < 0) continue;
+        const NodeId take = Element(count == 0, rules[v], next);
+        places[count] = places[count] < 0 ? take : builder_.AddSplit(take, places[count]);
+      }
+    }
+    return Fragment{builder_.AddBytes('[', '[', places[0]), end};
+  }
+  // A place for each set of values that may stand before it.
   HashMap<uint64_t, NodeId> places;
   std::vector<uint64_t> sets;
   auto place_of = [&](uint64_t set) {
@@ -187,7 +219,6 @@ absl::StatusOr<Fragment> SchemaCompiler::UniqueItems(const MergedSchema& schema,
   };
   const NodeId start = place_of(0);
   for (size_t i = 0; i < sets.size(); ++i) {
-    if (sets.size() > kMaxSets) return too_many();
     const uint64_t set = sets[i];
     const int64_t count = __builtin_popcountll(set);
     std::vector<NodeId> ways;

@@ -10,9 +10,9 @@
 //
 // The schema is JSON Schema, of drafts 4 to 2020-12: all of its keywords and formats, but for
 // unevaluatedProperties and unevaluatedItems, $dynamicRef, references to other documents, unique
-// items of which there are more than a few, and the opposite (`not`, `if`, branches of oneOf that
-// overlap) of a format and of some keywords; engine/grammar/grammar.h has the list. What cannot be
-// enforced and what is larger or deeper than its caps is an error that names the place, as in
+// items whose values are not few, and the opposite (`not`, `if`, branches of oneOf that overlap) of
+// a format and of some keywords; engine/grammar/grammar.h has the list. What cannot be enforced and
+// what is larger or deeper than its caps is an error that names the place, as in
 // "..., at #/properties/price/type". No answer is ever invalid. Where `properties` or
 // patternProperties are given and additionalProperties is not, there are no others, unless
 // {"additional":true} asks for JSON Schema word for word.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/engine/grammar/grammar_testing.h"
 #include "tests/engine/grammar/json_schema_checker.h"
 
@@ -209,6 +210,41 @@ TEST(SchemaKeywordsTest, SetsAndCounts) {
        {"[1]", "[2,2]", "[1,2,3,4]"}},
       {R"({"type": "array", "contains": {"const": 1}, "minContains": 0})", {"[]", "[2]"}, {"1"}},
   });
+}
+
+std::string SetSchema(int values, const std::string& more) {
+  std::string schema = R"({"type": "array", "items": {"enum": [0)";
+  for (int i = 1; i < values; ++i) absl::StrAppend(&schema, ",", i);
+  return absl::StrCat(schema, "]}, \"uniqueItems\": true", more, "}");
+}
+
+TEST(SchemaKeywordsTest, SetsOfManyValuesStandInOneOrder) {
+  std::string all = "[0";
+  for (int i = 1; i < 30; ++i) absl::StrAppend(&all, ",", i);
+  all += "]";
+  CheckKeywords({
+      {SetSchema(30, ""),
+       {"[]", "[29]", "[0]", "[0,29]", "[3,7,8]", all},
+       {"[1,1]", "[30]", "[0,1,1]"}},
+      {SetSchema(30, R"(, "minItems": 2)"), {"[0,1]", "[28,29]", all}, {"[]", "[1]", "[7,7]"}},
+      {SetSchema(30, R"(, "maxItems": 4)"), {"[]", "[5]", "[1,2,3,29]"}, {"[1,2,3,4,5]", "[2,2]"}},
+      {SetSchema(30, R"(, "minItems": 3, "maxItems": 5)"),
+       {"[27,28,29]", "[0,1,2,3,4]"},
+       {"[28,29]", "[0,1,2,3,4,5]", "[0,0,1]"}},
+      {SetSchema(30, R"(, "minItems": 30)"), {all}, {"[0,1]"}},
+      {SetSchema(400, R"(, "minItems": 1)"), {"[399]", "[0,399]"}, {"[]", "[399,399]"}},
+      // Few sets: in any order.
+      {SetSchema(12, ""), {"[11,0,5]"}, {"[1,1]"}},
+      {SetSchema(30, R"(, "maxItems": 2)"), {"[29,0]"}, {"[1,1]"}},
+  });
+  const auto sets = ValueOrDie(CompileJsonSchema(SetSchema(13, "")));
+  EXPECT_TRUE(Accepts(sets, "[0,12]"));
+  EXPECT_FALSE(Accepts(sets, "[12,0]"));
+  EXPECT_FALSE(CompileJsonSchema(SetSchema(30, R"(, "minItems": 31)")).ok());
+  EXPECT_EQ(CompileJsonSchema(SetSchema(400, R"(, "minItems": 60)")).status().message(),
+            "schema: uniqueItems: too many values to count, at #/uniqueItems");
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(SetSchema(2001, ""))), "[1,2000]"));
+  EXPECT_FALSE(CompileJsonSchema(SetSchema(10001, "")).ok());
 }
 
 TEST(SchemaKeywordsTest, StringsThatMatchSeveralThings) {
