@@ -69,9 +69,12 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoices(
 //   ^ \A  $ \z            the very beginning and end. At the outer ends they are implied; elsewhere
 //       they rule out what would stand before or behind them: (^|,)x(,|$) is x, ",x", "x,", ",x,".
 //   \b \B                 between a character of \w and none; not there
+//   (?=x) (?!x)           at the beginning of the expression or of one of its outermost
+//       alternatives, behind ^ if there is one, up to 20: some beginning of the text matches x, or
+//       none does
 //
-// Look-around, backreferences, other flags, possessive and atomic groups are InvalidArgument: "...
-// is not supported, at byte N".
+// Other look-around, backreferences, other flags, possessive and atomic groups are InvalidArgument:
+// "... is not supported, at byte N".
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(absl::string_view regex);
 
 // The grammar notation of llama.cpp; the answer is what the rule `root` derives.
@@ -110,7 +113,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 //
 // A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are
 // ECMA-262's, where U+00A0 is white space, \r ends a line and {,n} stands for itself; it has no \A,
-// \z and \pL, and \b and \B within (?i) are refused.
+// \z and \pL, its look-ahead stands behind a ^, and \b and \B within (?i) are refused.
 //
 // Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
 // definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all

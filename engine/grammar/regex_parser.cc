@@ -1,5 +1,6 @@
 #include "engine/grammar/regex_parser.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,11 +14,18 @@
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/regex_compiler.h"
 #include "engine/grammar/regex_lexer.h"
+#include "engine/grammar/regex_look_ahead.h"
 
 namespace lm {
 namespace {
 
 using Kind = RegexTree::Kind;
+
+// One of the outermost alternatives of an expression.
+struct Alternative {
+  RegexTree tree;
+  std::vector<LookAhead> look_aheads;  // at its beginning
+};
 
 // Keeps the groups that are open on a stack of its own.
 class RegexParser {
@@ -25,7 +33,7 @@ class RegexParser {
   RegexParser(absl::string_view regex, bool is_pattern)
       : regex_(regex), is_pattern_(is_pattern), lexer_(regex, is_pattern) {}
 
-  absl::StatusOr<RegexTree> Parse() {
+  absl::StatusOr<std::vector<Alternative>> Parse() {
     groups_.emplace_back();
     bool can_repeat = false;  // the last thing was an atom
     for (size_t number = 0; !lexer_.AtEnd(); ++number) {
@@ -56,8 +64,7 @@ class RegexParser {
         case ')':
           if (groups_.size() == 1) return lexer_.Error("a ')' without '('", offset);
           lexer_.Skip(1);
-          CloseGroup();
-          can_repeat = true;
+          can_repeat = CloseGroup();
           continue;
         case '|':
           lexer_.Skip(1);
@@ -74,13 +81,15 @@ class RegexParser {
     }
     if (groups_.size() > 1) return lexer_.Error("a '(' without ')'", groups_.back().open);
     EndAlternative();
-    return RegexTree::Alternatives(std::move(groups_.back().alternatives));
+    return std::move(alternatives_);
   }
 
  private:
   struct Group {
     size_t open = 0;
     RegexLexer::Flags flags;  // behind it
+    bool is_look_ahead = false;
+    bool is_negated = false;
     std::vector<RegexTree> alternatives;
     std::vector<RegexTree> sequence;  // of the alternative that is being read
   };
@@ -143,9 +152,13 @@ class RegexParser {
     lexer_.Skip(1);
     RegexLexer::Flags flags = lexer_.flags();
     if (lexer_.Consume("?")) {
-      if (lexer_.LooksAt("=") || lexer_.LooksAt("!") || lexer_.LooksAt("<=") ||
-          lexer_.LooksAt("<!")) {
-        return lexer_.Error("look-around ((?=, (?!, (?<=, (?<!) is not supported", open);
+      const bool looks_ahead = lexer_.LooksAt("=") || lexer_.LooksAt("!");
+      if (looks_ahead && IsAtBegin()) return OpenLookAhead(open);
+      if (looks_ahead || lexer_.LooksAt("<=") || lexer_.LooksAt("<!")) {
+        return lexer_.Error(
+            "look-around ((?=, (?!, (?<=, (?<!) is not supported, but for look-ahead at the "
+            "beginning, behind ^",
+            open);
       }
       if (lexer_.LooksAt(">")) return lexer_.Error("an atomic group (?> is not supported", open);
       if (lexer_.Consume("P<") || lexer_.Consume("<")) {
@@ -172,12 +185,43 @@ class RegexParser {
     return absl::OkStatus();
   }
 
-  void CloseGroup() {
+  // Where each text begins, and nothing but look-ahead has been read of this alternative.
+  bool IsAtBegin() const {
+    const std::vector<RegexTree>& sequence = groups_.back().sequence;
+    return groups_.size() == 1 && !(is_pattern_ && sequence.empty()) &&
+           std::all_of(sequence.begin(), sequence.end(),
+                       [](const RegexTree& tree) { return tree.kind == Kind::kBegin; });
+  }
+
+  absl::Status OpenLookAhead(size_t open) {
+    if (++num_look_aheads_ > kMaxLookAheads) {
+      return lexer_.Error(absl::StrCat("more than ", kMaxLookAheads, " look-aheads"), open);
+    }
+    groups_.emplace_back();
+    groups_.back().open = open;
+    groups_.back().flags = lexer_.flags();
+    groups_.back().is_look_ahead = true;
+    groups_.back().is_negated = lexer_.LooksAt("!");
+    lexer_.Skip(1);
+    return absl::OkStatus();
+  }
+
+  // Whether it may be repeated.
+  bool CloseGroup() {
     EndAlternative();
-    RegexTree tree = RegexTree::Alternatives(std::move(groups_.back().alternatives));
-    lexer_.set_flags(groups_.back().flags);
+    Group group = std::move(groups_.back());
     groups_.pop_back();
-    groups_.back().sequence.push_back(std::move(tree));
+    lexer_.set_flags(group.flags);
+    RegexTree tree = RegexTree::Alternatives(std::move(group.alternatives));
+    if (!group.is_look_ahead) {
+      groups_.back().sequence.push_back(std::move(tree));
+      return true;
+    }
+    std::vector<RegexTree> whole;
+    whole.push_back(std::move(tree));
+    whole.push_back(Anything());
+    look_aheads_.push_back({RegexTree::Sequence(std::move(whole)), group.is_negated});
+    return false;
   }
 
   // What may stand before or behind what a pattern finds.
@@ -201,8 +245,14 @@ class RegexParser {
       if (is_pattern_ && !begun) sequence.insert(sequence.begin(), Anything());
       if (is_pattern_ && !ended) sequence.push_back(Anything());
     }
-    groups_.back().alternatives.push_back(RegexTree::Sequence(std::move(sequence)));
+    RegexTree tree = RegexTree::Sequence(std::move(sequence));
     sequence.clear();
+    if (groups_.size() > 1) {
+      groups_.back().alternatives.push_back(std::move(tree));
+    } else {
+      alternatives_.push_back({std::move(tree), std::move(look_aheads_)});
+      look_aheads_.clear();
+    }
   }
 
   absl::Status Quantify(int64_t min, std::optional<int64_t> max, bool can_repeat, size_t offset) {
@@ -219,7 +269,10 @@ class RegexParser {
   const absl::string_view regex_;
   const bool is_pattern_;
   RegexLexer lexer_;
-  std::vector<Group> groups_;
+  std::vector<Group> groups_;              // the first one is around all
+  std::vector<Alternative> alternatives_;  // that have been read
+  std::vector<LookAhead> look_aheads_;     // of the one that is being read
+  size_t num_look_aheads_ = 0;
   // By what is written for them, and the flags there.
   HashMap<std::pair<absl::string_view, std::pair<bool, bool>>, std::shared_ptr<const CodePointSet>>
       sets_;
@@ -251,12 +304,32 @@ absl::StatusOr<RegexPiece> ParseRegex(absl::string_view regex, const RegexOption
   if (size_t nul = regex.find('\0'); nul != regex.npos) {
     return absl::InvalidArgumentError(absl::StrCat("regex: a NUL character, at byte ", nul));
   }
-  ASSIGN_OR_RETURN(const RegexTree tree, RegexParser(regex, options.pattern).Parse());
+  ASSIGN_OR_RETURN(std::vector<Alternative> alternatives,
+                   RegexParser(regex, options.pattern).Parse());
   RegexPiece piece;
-  piece.min_chars = tree.min_chars;
-  piece.max_chars = tree.max_chars;
-  ASSIGN_OR_RETURN(piece.fragment, CompileRegexTree(tree, options.form, builder));
-  if (const CodePointSet* unit = UnitOf(tree); unit != nullptr) piece.unit = *unit;
+  piece.min_chars = kUnboundedChars;
+  std::vector<Fragment> fragments;
+  std::vector<RegexTree> trees;  // without look-ahead
+  for (Alternative& alternative : alternatives) {
+    piece.min_chars = std::min(piece.min_chars, alternative.tree.min_chars);
+    piece.max_chars = std::max(piece.max_chars, alternative.tree.max_chars);
+    if (alternative.look_aheads.empty()) {
+      trees.push_back(std::move(alternative.tree));
+      continue;
+    }
+    ASSIGN_OR_RETURN(
+        const Fragment fragment,
+        CompileWithLookAheads(alternative.tree, alternative.look_aheads, options.form, builder));
+    fragments.push_back(fragment);
+  }
+  if (!trees.empty()) {
+    const RegexTree tree = RegexTree::Alternatives(std::move(trees));
+    ASSIGN_OR_RETURN(const Fragment fragment, CompileRegexTree(tree, options.form, builder));
+    const CodePointSet* const unit = UnitOf(tree);
+    if (unit != nullptr && fragments.empty()) piece.unit = *unit;
+    fragments.push_back(fragment);
+  }
+  piece.fragment = fragments.size() == 1 ? fragments[0] : builder->Alternate(fragments);
   return piece;
 }
 

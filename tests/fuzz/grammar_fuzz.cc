@@ -84,6 +84,9 @@ std::vector<std::string> FuzzSeeds() {
       "r(?:\\u{1F600}|[^\\w\\s-]|é.){2,}x?",
       "r(?i)(^|,)\\p{Script=Greek}[\\p{L}\\d_]{0,3}(?-i:K|[^\\P{Lu}])(,|$)",
       "r(\\b\\w+\\b\\W?){1,3}(?s:.)\\B(?:a$|^b|\\z)*",
+      "r^(?=.*\\d)(?!a|b$)\\w{2,4}|(?!x)(?s).",
+      R"(s{"properties":{"a":{"pattern":"^(?!a)(?=.b).","minLength":1,"maxLength":4000},"b":{"items":
+          {"enum":[0,1,2,3,4,5,6,7,8,9,10,11,12]},"uniqueItems":true,"minItems":2}}})",
       R"(s{"properties":{"a":{"pattern":"(^a|b$)|\\bc\\p{Lu}+","maxLength":5}}})",
       "groot ::= v\nv ::= \"[\" (v (\", \" v)*)? \"]\" | [^\\]\\n]{1,3} # c\n",
       "groot ::= a | b\na ::= \"x\\u00e9\" b?\nb ::= . | \"y\" a\n",

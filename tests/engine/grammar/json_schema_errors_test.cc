@@ -54,7 +54,11 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
       {R"({"multipleOf": 1001})", "multipleOf is supported"},
       {R"({"allOf": [{"multipleOf": 333}, {"multipleOf": 4}]})", "multipleOf is supported"},
       {R"x({"pattern": "a(?=b)"})x",
-       "look-around ((?=, (?!, (?<=, (?<!) is not supported, at byte 1, at #/pattern"},
+       "look-around ((?=, (?!, (?<=, (?<!) is not supported, but for look-ahead at the beginning, "
+       "behind ^, at byte 1, at #/pattern"},
+      {R"x({"pattern": "(?=b)"})x", "look-around"},
+      {R"x({"type": "string", "pattern": "^(?=a)b"})x", "look-ahead of the regular expression"},
+      {R"x({"pattern": "^(?=a)b", "maxLength": 9})x", "#/maxLength (9) cannot hold together"},
       {R"({"pattern": "^([a-w]{1,99}x){99}y$", "maxLength": 300})",
        "too large: what these strings have in common needs more than 20000 states, at #/maxLength"},
       {R"({"pattern": "^([a-w]{1,99}x){99}y$", "minLength": 300})", "states, at #/minLength"},

@@ -178,6 +178,27 @@ TEST(JsonSchemaTest, LongStringsOfAPattern) {
   EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(many + "}}")), R"({"7":"a:b","9":"a:b"})"));
 }
 
+TEST(JsonSchemaTest, LookAheadAtTheBeginningOfAPattern) {
+  CheckSchemas({
+      {R"({"pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"})",  // pydantic's Decimal
+       {"\"1\"", "\"-12.50\"", "\"+.5\"", "\"7.\""},
+       {"\"\"", "\"-\"", "\".\"", "\"+.\"", "\"1a\""}},
+      {R"({"pattern": "^(?=.*[A-Z]).{8,}$"})",
+       {"\"abcdefgH\"", "\"\\\"bcdefgH\""},
+       {"\"abcdefgh\"", "\"H\""}},
+      {R"({"pattern": "^(?!\\s*$).+"})", {"\"a\"", "\" a\"", "\"a\\n\""}, {"\"\"", "\"  \""}},
+      {R"({"pattern": "^(?=.*[A-Z])(?=.*\\d)(?!.*é)\\S{3,5}$", "maxLength": 4})",
+       {"\"aB1\"", "\"1aB!\""},
+       {"\"aB\"", "\"ab1\"", "\"aB1é\"", "\"aB1cd\""}},
+      {R"({"pattern": "^(?!a|b$)|^(?=bc)b"})",
+       {"\"\"", "\"c\"", "\"bc\"", "\"bx\""},
+       {"\"a\"", "\"b\""}},
+      {R"({"patternProperties": {"^(?!id$).*$": {"const": 1}}})",
+       {R"({"ide":1})"},
+       {R"({"id":1})"}},
+  });
+}
+
 TEST(JsonSchemaTest, IntegersBeyond64Bits) {
   const std::vector<SchemaCase> cases = {
       {R"({"enum": [100000000000000000001, -18446744073709551616, 1000000000000000000000000]})",

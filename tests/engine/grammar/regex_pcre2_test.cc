@@ -59,6 +59,17 @@ class RandomRegex {
     return Part(1 + Below(4), /*caseless=*/false);
   }
 
+  // Behind one or two look-aheads.
+  std::string NextWithLookAhead() {
+    places_ = Below(4);
+    std::string regex;
+    for (int n = 1 + Below(2); n > 0; --n) {
+      absl::StrAppend(&regex, Below(2) == 0 ? "(?=" : "(?!", Below(3) == 0 ? ".*" : "",
+                      Part(1 + Below(3), /*caseless=*/false), Below(3) == 0 ? "$)" : ")");
+    }
+    return absl::StrCat(regex, "(?:", Part(1 + Below(3), /*caseless=*/false), ")");
+  }
+
   // `last`, too: with ſ, which ECMA-262 has among the words' letters where case is ignored.
   std::string Text(bool last) {
     static const char* const kLetters[] = {"a", "B", "k", "-", " ", "é", "É",  "ß",
@@ -178,6 +189,35 @@ TEST(RegexPcre2Test, RandomPatternsAreFoundAlike) {
   }
   EXPECT_GT(judged, 300);
   EXPECT_GT(found, 5000);
+}
+
+TEST(RegexPcre2Test, LookAheadAtTheBeginningSeesAlike) {
+  RandomRegex random(7);
+  int matches = 0, judged = 0;
+  for (int round = 0; round < 600; ++round) {
+    const std::string regex = random.NextWithLookAhead();
+    SCOPED_TRACE(regex);
+    const bool is_pattern = round % 2 == 0;
+    const std::string pattern = absl::StrCat("^", regex, round % 4 == 0 ? "$" : "");
+    const auto set = is_pattern ? TextSet::OfPattern(pattern) : TextSet::OfRegex(regex);
+    if (!set.ok()) {
+      const std::string message(set.status().message());
+      ASSERT_TRUE(message.find("in (?i)") != message.npos ||
+                  message.find("too large") != message.npos)
+          << message;
+      continue;
+    }
+    ++judged;
+    Pcre2 pcre2(is_pattern ? pattern : absl::StrCat("\\A", regex, "\\z"));
+    for (int i = 0; i < 60; ++i) {
+      const std::string text = random.Text(/*last=*/false);
+      const bool matched = set->Contains(text);
+      ASSERT_EQ(matched, pcre2.Finds(text)) << text;
+      matches += matched;
+    }
+  }
+  EXPECT_GT(judged, 450);
+  EXPECT_GT(matches, 2000);
 }
 
 TEST(RegexPcre2Test, PropertiesAndCasesAreThoseOfEveryCharacter) {

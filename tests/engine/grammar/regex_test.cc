@@ -118,9 +118,40 @@ TEST(RegexTest, AcceptsAndRejects) {
   }
 }
 
+TEST(RegexTest, LookAheadAtTheBeginning) {
+  const std::vector<RegexCase> cases = {
+      {"(?=.*\\d)[a-z0-9]{2,3}", {"a1", "1a", "ab1"}, {"ab", "1", "abc1"}},
+      {"^(?!ab)a.*", {"a", "acb"}, {"ab", "abc", "b"}},
+      {"^(?!ab$)a.*$", {"a", "abc"}, {"ab", "b"}},
+      {"^(?=a|b$)(?!ac)\\w+", {"a", "ab", "b"}, {"bc", "ac", "acd", "c"}},
+      {"x|(?!a)[a-c]|(?=b).d", {"x", "b", "c", "bd"}, {"a", "ad", "cd"}},
+      {"(?i)(?=A)(?-i).", {"a", "A"}, {"b"}},
+      {"(?=^a\\b).*", {"a", "a b"}, {"ab"}},
+      {"(?!)a|b", {"b"}, {"a"}},
+  };
+  for (const auto& [regex, accepted, rejected] : cases) {
+    SCOPED_TRACE(regex);
+    const auto grammar = ValueOrDie(CompileRegex(regex));
+    for (const std::string& text : accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
+    for (const std::string& text : rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+  EXPECT_EQ(CompileRegex("(?=a)b").status().message(),
+            "no text fits: what the look-ahead of the regular expression asks for cannot hold");
+  std::string many;
+  for (int i = 0; i < 21; ++i) many += "(?=a)";
+  EXPECT_EQ(CompileRegex(many).status().message(), "regex: more than 20 look-aheads, at byte 100");
+}
+
 TEST(RegexTest, RefusesByNameAndOffset) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"ab(?=c)", "look-around ((?=, (?!, (?<=, (?<!) is not supported, at byte 2"},
+      {"ab(?=c)",
+       "look-around ((?=, (?!, (?<=, (?<!) is not supported, but for look-ahead at the beginning, "
+       "behind ^, at byte 2"},
+      {"a|(b(?!c))", "look-around"},
+      {"^((?!a).)*$", "look-around"},
+      {"(?=a(?=b))", "look-around"},
+      {"^(?=a)*b", "nothing to repeat, at byte 6"},
+      {"^(?=a", "a '(' without ')', at byte 1"},
       {"(?<!c)d", "look-around"},
       {"(?m)a",
        "flags other than i and s, or another (?...) construct, are not supported, at byte 0"},
