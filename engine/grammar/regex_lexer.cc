@@ -255,7 +255,10 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
     ASSIGN_OR_RETURN(const CodePointSet high, take());
     const std::optional<uint32_t> to = is_nul ? 0 : OneCharOf(high);
     if (!from || !to) {
-      return Error("a range that does not go from character to character", offset);
+      return Error(
+          "a range that does not go from character to character (the sign '-' itself is written "
+          "\\-)",
+          offset);
     }
     if (*from > *to) return Error("a range that goes backwards", offset);
     set.Add(*from, *to);

@@ -152,6 +152,7 @@ TEST(RegexTest, RefusesByNameAndOffset) {
       {"(?=a(?=b))", "look-around"},
       {"^(?=a)*b", "nothing to repeat, at byte 6"},
       {"^(?=a", "a '(' without ')', at byte 1"},
+      {"[\\w-.]", "from character to character (the sign '-' itself is written \\-), at byte 1"},
       {"(?<!c)d", "look-around"},
       {"(?m)a",
        "flags other than i and s, or another (?...) construct, are not supported, at byte 0"},
