@@ -399,6 +399,7 @@ class Backend {
   // In a cache of kI8 q and k are mixed then, in place (MixHead), q with MixedQueryScale: Attention
   // takes such queries.
   // Where k and v are empty it is about q alone: the layer's keys and values are another layer's.
+  // REQUIRES: v does not overlap k, which changes.
   virtual absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                       const KvLayer& layer) = 0;
 

@@ -195,6 +195,11 @@ absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tens
   if (!k.empty() || !v.empty()) {
     RETURN_IF_ERROR(CheckF32(kOp, "k", k, tokens, int64_t{layer.kv_heads} * layer.key_dim));
     RETURN_IF_ERROR(CheckF32(kOp, "v", v, tokens, int64_t{layer.kv_heads} * layer.value_dim));
+    const auto* const keys = k.row<float>(0);
+    const auto* const values = v.row<float>(0);
+    if (keys < values + v.cols && values < keys + k.cols) {
+      return absl::InvalidArgumentError("RopeAndStoreKv: v must not overlap k, which changes");
+    }
   }
   if (rope.table < 0) return absl::OkStatus();
   const auto& ropes = step.tables->ropes;

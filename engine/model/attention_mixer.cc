@@ -100,9 +100,10 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
   auto copy = [backend](Tensor from, Tensor to) {
     return backend->GatedActivation(Activation::kIdentity, from, {}, to);
   };
-  const Tensor key = run.Of(run.act.latent_key, spec.key_dim), value = key.Cols(turning, rank);
+  const Tensor key = run.Of(run.act.latent_key, spec.key_dim);
   RETURN_IF_ERROR(copy(k_turning, key.Cols(0, turning)));
-  RETURN_IF_ERROR(backend->Normalize(c, latent.norm.norm, value));
+  RETURN_IF_ERROR(backend->Normalize(c, latent.norm.norm, c));
+  RETURN_IF_ERROR(copy(c, key.Cols(turning, rank)));
   const Tensor query = run.Of(run.act.latent_query, spec.q_cols());
   for (int64_t h = 0; h < spec.heads; ++h) {
     const Tensor from = q.Cols(h * (own.nope + turning), own.nope + turning);
@@ -111,7 +112,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
     RETURN_IF_ERROR(run.Apply(latent.k[h], ProductInput::Plain(from.Cols(0, own.nope)),
                               ProductResult::kReplaces, to.Cols(turning, rank)));
   }
-  RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, RopeOf(run, spec), kv));
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, c, RopeOf(run, spec), kv));
   if (run.stores_only) return Tensor();
   RETURN_IF_ERROR(Temper(run, spec, query));
   const Tensor attended = run.Of(run.act.latent_out, spec.out_cols());

@@ -35,7 +35,6 @@ constexpr absl::string_view kHarmlessModules[] = {"fts3",  "fts4",      "fts5", 
                                                   "rtree", "rtree_i32", "vec0"};
 constexpr absl::string_view kForeseenModules[] = {"lm_extract_each"};
 
-constexpr absl::string_view kExplain = "EXPLAIN ";
 
 bool IsAmong(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -125,9 +124,10 @@ absl::Status RemoveModulesOf(sqlite3* db, absl::string_view schema, const Harmle
 
 std::string MarkOf(absl::string_view asker) { return absl::StrCat("/* ", asker, " */ "); }
 
-std::string SelectBy(absl::string_view asker, absl::string_view select, absl::string_view verb) {
-  return absl::StrCat(MarkOf(asker), verb, "WITH \"", asker, "\" AS (", select,
-                      ") SELECT * FROM \"", asker, "\"");
+std::string SelectBy(absl::string_view asker, absl::string_view select, absl::string_view verb,
+                     bool whole) {
+  return absl::StrCat(MarkOf(asker), verb, "WITH \"", asker, "\" AS ", whole ? "MATERIALIZED " : "",
+                      "(", select, ") SELECT * FROM \"", asker, "\"");
 }
 
 absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program) {

@@ -399,32 +399,50 @@ absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand
 
 constexpr int kOpcode = 1, kP4 = 5;  // columns of EXPLAIN
 
-}  // namespace
-
-absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& select,
-                                     absl::string_view target) {
-  Shadow shadow;
-  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select)));
-  shadow.limit = LimitOf(SqlTokens(select));
-  if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
-    return Noticeable("it writes while it reads");
-  ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, "EXPLAIN ")));
-  FunctionList functions(db);
+// The calls of what is foreseen in a program, all of whose functions and collations it checks.
+absl::StatusOr<size_t> CountSites(Statement& program, FunctionList* functions) {
+  size_t sites = 0;
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, Step(program));
-    if (!row) break;
+    if (!row) return sites;
     ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     if (absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg")) {
       if (operand.empty()) continue;
       if (operand.rfind('(') == std::string::npos)
         return Noticeable("its program could not be read");
-      shadow.num_sites += IsOneOf(operand.substr(0, operand.rfind('(')), kForeseen);
-      RETURN_IF_ERROR(functions.Check(operand, absl::StartsWith(opcode, "Agg")));
+      sites += IsOneOf(operand.substr(0, operand.rfind('(')), kForeseen);
+      RETURN_IF_ERROR(functions->Check(operand, absl::StartsWith(opcode, "Agg")));
     } else {
       RETURN_IF_ERROR(CheckCollations(opcode, operand));
     }
   }
+}
+
+}  // namespace
+
+absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& select,
+                                     absl::string_view target) {
+  Shadow shadow;
+  FunctionList functions(db);
+  ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain)));
+  ASSIGN_OR_RETURN(shadow.num_sites, CountSites(program, &functions));
+  // An ORDER BY moves to the outer SELECT, and has its expressions computed there a second time,
+  // as the statement itself does not.
+  bool whole = false;
+  if (shadow.num_sites > 1 && sqlite3_libversion_number() >= 3'035'000) {
+    ASSIGN_OR_RETURN(Statement other, Prepare(db, SelectBy(kAsker, select, kExplain, true)));
+    ASSIGN_OR_RETURN(const size_t sites, CountSites(other, &functions));
+    whole = sites < shadow.num_sites;
+    if (whole) {
+      shadow.num_sites = sites;
+      program = std::move(other);
+    }
+  }
+  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", whole)));
+  shadow.limit = LimitOf(SqlTokens(select));
+  if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
+    return Noticeable("it writes while it reads");
   ASSIGN_OR_RETURN(OpenedTables virtual_tables, Readable(TablesOpenedBy(program)));
   if (!virtual_tables.empty()) {
     const HarmlessRule rule{.asker = kAsker, .foreseen = true, .target = target};

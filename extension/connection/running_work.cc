@@ -13,7 +13,10 @@ namespace {
 
 // What waits asks every 5 ms whether it is cancelled.
 constexpr absl::Duration kMostWait = absl::Milliseconds(25);
+// Where nobody executes anything just then: between two rows, or only for a moment.
+constexpr absl::Duration kMostIdle = absl::Milliseconds(250);
 constexpr absl::Duration kPoll = absl::Milliseconds(1);
+constexpr absl::Duration kIdlePoll = absl::Microseconds(20);  // a row may take no longer
 constexpr size_t kMostSqlBytes = 64 << 10;
 
 // Whether a thread is within SQLite for the connection; true where the host has SQLite take no
@@ -71,8 +74,8 @@ class WorkList {
     return all;
   }
 
-  // Whether there is nothing left to do for its end. It has `insisted`: the connection is
-  // interrupted.
+  // Whether there is nothing left to do for its end. With `insist` its connection is interrupted,
+  // if anything is executed there.
   bool Cancel(int64_t id, const WorkOwner& canceller, bool insist) {
     absl::MutexLock lock(&mutex_);
     const auto found = works_.find(id);
@@ -86,9 +89,9 @@ class WorkList {
     }
     // One's own: it goes on, and ends, when this statement is over.
     if (work.owner_.db == canceller.db) return true;
-    // Open, since the work is here.
-    if (insist && IsExecuting(work.owner_.db)) sqlite3_interrupt(work.owner_.db);
-    return insist;
+    if (!insist || !IsExecuting(work.owner_.db)) return false;
+    sqlite3_interrupt(work.owner_.db);  // open, since the work is here
+    return true;
   }
 
  private:
@@ -148,7 +151,10 @@ std::vector<WorkInfo> RunningWork::All(absl::string_view salt) {
 void RunningWork::Cancel(int64_t id, const WorkOwner& canceller) {
   WorkList& list = WorkList::Instance();
   const absl::Time until = absl::Now() + kMostWait;
-  while (!list.Cancel(id, canceller, /*insist=*/absl::Now() >= until)) absl::SleepFor(kPoll);
+  for (absl::Time now = absl::Now(); now < until + kMostIdle; now = absl::Now()) {
+    if (list.Cancel(id, canceller, /*insist=*/now >= until)) return;
+    absl::SleepFor(now >= until ? kIdlePoll : kPoll);
+  }
 }
 
 absl::Status RunningWork::CancelledStatus() {

@@ -78,7 +78,7 @@ class RunningWork {
   static std::vector<WorkInfo> All(absl::string_view salt);
   // Ends the work of that number in this process, if it is one of `canceller`'s salt: it is asked
   // to, and where that takes it longer than a moment (it may be deep in SQLite), its connection is
-  // interrupted.
+  // interrupted. Between two rows it is not: then it ends at its next call of ours.
   static void Cancel(int64_t id, const WorkOwner& canceller);
 
   const std::atomic<bool>& cancelled() const { return cancelled_; }

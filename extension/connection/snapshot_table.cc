@@ -131,7 +131,7 @@ bool HasTriggerThatNames(sqlite3* db, absl::string_view table) {
     if (!name.ok()) break;
     absl::StatusOr<Statement> triggers = Statement::Prepare(
         db, absl::StrCat("SELECT count(*) FROM \"", absl::StrReplaceAll(*name, {{"\"", "\"\""}}),
-                         "\".sqlite_master WHERE type = 'trigger' AND instr(lower(sql), ?1) > 0"));
+                         "\".sqlite_master WHERE lower(type) = 'trigger' AND instr(lower(sql), ?1) > 0"));
     if (!triggers.ok()) continue;
     const absl::StatusOr<bool> counted = triggers->Bind(1, table).Step();
     if (counted.ok() && *counted && triggers->Integer(0) > 0) return true;
@@ -159,7 +159,8 @@ struct TableWriting {
     return absl::FailedPreconditionError(absl::StrCat(
         "unsafe use of virtual table \"", table.name(),
         "\": a trigger of the database names it, and SQLite ", sqlite3_libversion(),
-        " does not tell whether that is who writes it; temp.", table.name(), " can be written"));
+        " does not tell whether that is who writes it; behind CREATE VIRTUAL TABLE temp.",
+        table.name(), " USING ", table.name(), ", temp.", table.name(), " can be written"));
   }
 
   static int Update(sqlite3_vtab* vtab, int num_args, sqlite3_value** args,

@@ -31,6 +31,7 @@ MACHINES = {"x86_64": ("amd64", "x64"), "aarch64": ("arm64", "arm64")}
 # What every Linux of today has: glibc and the C++ runtime.
 PROVIDED = re.compile(r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux[-\w]*\.so\.\d)$")
 MADE = 499162500  # seconds since 1970, of each file in a package
+GLIBCXX = (3, 4, 30)  # of gcc 12
 GLIBC = (2, 34)  # the wheel's tag says so, and pip takes it at its word
 
 
@@ -47,6 +48,9 @@ def check_library(path, readelf):
         fail(f"{path} needs {', '.join(strange)}; configure with -DLM_SELF_CONTAINED=ON")
     symbols = subprocess.run([readelf, "--dyn-syms", "-W", path], check=True, capture_output=True, text=True).stdout
     newest = max(tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBC_([\d.]+)", symbols))
+    newest_runtime = max(tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBCXX_([\d.]+)", symbols) or ["0"])
+    if newest_runtime > GLIBCXX:
+        fail(f"{path} needs GLIBCXX_{'.'.join(map(str, newest_runtime))}, newer than {'.'.join(map(str, GLIBCXX))}")
     if newest > GLIBC:
         fail(f"{path} needs glibc {'.'.join(map(str, newest))}, newer than {'.'.join(map(str, GLIBC))}")
     return needed, newest
@@ -59,7 +63,7 @@ def mode_of(name):
 def pages():
     """The README and what it leads to of sql/, by their names in the tree."""
     return {str(path.relative_to(ROOT)): path.read_bytes()
-            for pattern in ("LICENSE", "README.md", "sql/*.md", "sql/guide/*.md", "sql/reference/*.sql", "sql/demo/*.svg")
+            for pattern in ("LICENSE", "README.md", "sql/*.md", "sql/guide/*.md", "sql/reference/*.sql", "sql/demo/*.svg", "sql/demo/documents.csv")
             for path in sorted(ROOT.glob(pattern))}
 
 

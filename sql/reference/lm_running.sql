@@ -2,7 +2,7 @@
 --
 -- For a second connection to look at while a first one is at work: in a second shell, say, on the same file.
 --   SELECT id, sql, done, failed, foreseen, tokens_per_second, eta_seconds, waiting_for FROM lm_running;
---   DELETE FROM lm_running WHERE id = 7;          -- ends that statement, within 50 ms
+--   DELETE FROM lm_running WHERE id = 7;          -- ends that statement, within 50 ms (between two rows: when it goes on)
 -- In Python:
 --   worker, watcher = connect("notes.db"), connect("notes.db")        # both have loaded lm0
 --   threading.Thread(target=worker.execute, args=("UPDATE notes SET y = generate(body)",)).start()

@@ -95,9 +95,10 @@ void FillCache(Backend* backend, const AttentionWork& work, const KvLayer& layer
   (void)backend->BeginStep(&step);
   const int64_t rows = int64_t{work.sequences} * work.context;
   const int64_t cols = int64_t{layer.kv_heads} * layer.key_dim;
-  const Buffer kv = RandomFloats(backend, rows * cols);
-  const Tensor k(kv.data(), DType::kF32, rows, cols);
-  (void)backend->RopeAndStoreKv(k, k, k, {}, layer);
+  const Buffer keys = RandomFloats(backend, rows * cols);
+  const Buffer values = RandomFloats(backend, rows * cols);
+  const Tensor k(keys.data(), DType::kF32, rows, cols), v(values.data(), DType::kF32, rows, cols);
+  (void)backend->RopeAndStoreKv(k, k, v, {}, layer);
   const int64_t layer_bytes = layer.keys_bytes() + layer.values_bytes();
   for (int32_t block = 0; block < layer.num_blocks; ++block) {
     char* const first = static_cast<char*>(layer.keys) + block * layer.block_stride;

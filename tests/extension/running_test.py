@@ -216,6 +216,20 @@ class RunningTest(RunningCase):
         one.execute("COMMIT")
         self.assertEqual(one.execute("SELECT count(*) FROM kept").fetchone(), (1,))
 
+    def test_a_reader_that_pauses_between_rows_is_ended_too(self):
+        """What is left of the statement is SQLite's alone."""
+        rows = self.worker.execute(
+            "WITH g AS MATERIALIZED (SELECT generate('one') AS x), n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            "SELECT length(x), i FROM n CROSS JOIN g")
+        rows.fetchone()
+        ender = Statement(self.watcher, "DELETE FROM lm_running")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted"):
+            for count, _ in enumerate(rows):
+                self.assertLess(count, 10**7)
+                if count % 500 == 0:
+                    time.sleep(0.001)
+        ender.join()
+
     def test_databases_do_not_see_each_other(self):
         other = harness.connect(":memory:")
         statement = Statement(self.worker, "SELECT count(generate(body)) FROM notes")

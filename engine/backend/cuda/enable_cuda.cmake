@@ -7,7 +7,7 @@ if(LM_CUDA)
   set(chosen_here OFF)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(chosen_here ON)
-    set(CMAKE_CUDA_ARCHITECTURES ${all_architectures})
+    set(CMAKE_CUDA_ARCHITECTURES 80)  # which an nvcc that is too old knows, too
   endif()
   if(NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")

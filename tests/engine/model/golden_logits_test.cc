@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -214,6 +215,29 @@ TEST(KvTypesTest, LogitsWithInt16AreAsNearToF32AsWithF16) {
     const double f16 = error(DType::kF16), int16 = error(std::nullopt);
     EXPECT_GT(f16, 0);
     EXPECT_LT(int16, 1.5 * f16) << name;
+  }
+}
+
+// Of all families: keys of int8 are mixed, and queries; values are not.
+TEST(KvTypesTest, LogitsWithInt8AreThoseOfF32MoreOrLess) {
+  for (const Golden& golden : kGolden) {
+    auto logits = [&](DType kv_type) {
+      auto model =
+          Model::Load(ModelPath(golden.name, ".gguf"), {.kv_bytes = 1 << 24, .kv_type = kv_type});
+      EXPECT_TRUE(model.ok()) << model.status();
+      const std::vector<int32_t> tokens = GoldenTokens();
+      TestSequence sequence = MakeSequence(tokens, 0);
+      return Feed((*model)->language_model(), {&sequence}, {static_cast<int32_t>(tokens.size())});
+    };
+    const std::vector<float> exact = logits(DType::kF32), got = logits(DType::kI8);
+    const double mean =
+        std::accumulate(exact.begin(), exact.end(), 0.0) / static_cast<double>(exact.size());
+    double differences = 0, spread = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      differences += std::pow(double{got[i]} - exact[i], 2);
+      spread += std::pow(exact[i] - mean, 2);
+    }
+    EXPECT_LT(std::sqrt(differences / spread), 0.3) << golden.name;
   }
 }
 
