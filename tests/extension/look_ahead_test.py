@@ -67,6 +67,18 @@ class LookAheadTest(unittest.TestCase):
         self.assertGreater(harness.value(connection, foreseen) - before, 1200)
         connection.close()
 
+    @unittest.skipIf(sqlite3.sqlite_version_info < (3, 35), "its SQLite flattens what it is not to")
+    def test_an_answer_that_rows_are_ordered_by_is_asked_once_in_its_place(self):
+        connection = self.connect("on")
+        connection.execute("CREATE TABLE many AS SELECT value AS id, 'note ' || value AS body FROM (WITH RECURSIVE c(value) AS "
+                           "(SELECT 1 UNION ALL SELECT value + 1 FROM c LIMIT 4000) SELECT * FROM c)")
+        rows = connection.execute(f"SELECT id, lm_classify(body, '{LABELS}') AS k FROM many ORDER BY k, id").fetchall()
+        self.assertEqual(rows, sorted(rows, key=lambda row: (row[1], row[0])))
+        foreseen, hint = connection.execute("SELECT max(foreseen), max(hint) FROM lm_stats").fetchone()
+        self.assertGreater(foreseen, 3900)
+        self.assertIsNone(hint)
+        connection.close()
+
     @unittest.skipUnless(hasattr(sqlite3.Connection, "setlimit"), "Python 3.11")
     def test_a_host_that_limits_programs_keeps_its_transaction(self):
         connection = self.connect("on")
