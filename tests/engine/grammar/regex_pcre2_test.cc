@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/state_machine.h"
@@ -132,6 +133,12 @@ bool Takes(StateMachine* machine, const std::string& text) {
   return state != StateMachine::kNoState && machine->CanEnd(state);
 }
 
+// A random expression may be one of these.
+bool IsRefusedForAReason(const absl::Status& status) {
+  return absl::StrContains(status.message(), "in (?i)") ||
+         absl::StrContains(status.message(), "too large");
+}
+
 TEST(RegexPcre2Test, RandomExpressionsMatchTheWholeTextAlike) {
   RandomRegex random(5);
   int matches = 0, nothing = 0;
@@ -166,10 +173,7 @@ TEST(RegexPcre2Test, RandomPatternsAreFoundAlike) {
     SCOPED_TRACE(regex);
     const auto set = TextSet::OfPattern(regex);
     if (!set.ok()) {
-      const std::string message(set.status().message());
-      ASSERT_TRUE(message.find("in (?i)") != message.npos ||
-                  message.find("too large") != message.npos)
-          << message;
+      ASSERT_TRUE(IsRefusedForAReason(set.status())) << set.status();
       continue;
     }
     ++judged;
@@ -201,10 +205,7 @@ TEST(RegexPcre2Test, LookAheadAtTheBeginningSeesAlike) {
     const std::string pattern = absl::StrCat("^", regex, round % 4 == 0 ? "$" : "");
     const auto set = is_pattern ? TextSet::OfPattern(pattern) : TextSet::OfRegex(regex);
     if (!set.ok()) {
-      const std::string message(set.status().message());
-      ASSERT_TRUE(message.find("in (?i)") != message.npos ||
-                  message.find("too large") != message.npos)
-          << message;
+      ASSERT_TRUE(IsRefusedForAReason(set.status())) << set.status();
       continue;
     }
     ++judged;
