@@ -66,6 +66,16 @@ bool IsDatabase(int fd) {
   return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+FileIdentity IdentityOf(const struct stat& info) {
+  // Of any second: unsigned, it may go round.
+  const uint64_t modified =
+      static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return FileIdentity{.device = info.st_dev,
+                      .inode = info.st_ino,
+                      .bytes = static_cast<uint64_t>(info.st_size),
+                      .modified_ns = static_cast<int64_t>(modified)};
+}
+
 class PosixFile final : public RandomAccessFile {
  public:
   explicit PosixFile(const std::string& path) : path_(path) {}
@@ -75,7 +85,7 @@ class PosixFile final : public RandomAccessFile {
 
   absl::Status Open();
 
-  uint64_t Size() const override { return size_; }
+  uint64_t Size() const override { return identity_.bytes; }
   const std::string& path() const override { return path_; }
 
   absl::Status Read(uint64_t offset, absl::Span<char> out) const override {
@@ -88,19 +98,16 @@ class PosixFile final : public RandomAccessFile {
   absl::Status CheckUnchanged() const override {
     struct stat info;
     if (fstat(fd_, &info) != 0) return FileError(errno, path_);
-    if (info.st_size == static_cast<off_t>(size_) && info.st_mtim.tv_sec == modified_.tv_sec &&
-        info.st_mtim.tv_nsec == modified_.tv_nsec) {
-      return absl::OkStatus();
-    }
+    if (IdentityOf(info) == identity_) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("'", path_, "' was changed while it was in use"));
   }
+  FileIdentity identity() const override { return identity_; }
 
  private:
   const std::string path_;
   int fd_ = -1;
-  uint64_t size_ = 0;
-  struct timespec modified_ = {};
+  FileIdentity identity_;
 };
 
 absl::Status CheckRegular(const struct stat& info, const std::string& path) {
@@ -122,8 +129,7 @@ absl::Status PosixFile::Open() {
   if (stat(path_.c_str(), &info) == 0 && Databases::OfProcess().Have(info)) return database();
   fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0 || fstat(fd_, &info) != 0) return FileError(errno, path_);
-  size_ = static_cast<uint64_t>(info.st_size);
-  modified_ = info.st_mtim;
+  identity_ = IdentityOf(info);
   RETURN_IF_ERROR(CheckRegular(info, path_));
   if (!IsDatabase(fd_)) return absl::OkStatus();
   fd_ = -1;
@@ -164,13 +170,7 @@ absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return FileError(errno, path);
   RETURN_IF_ERROR(CheckRegular(info, path));
-  // Of any second: unsigned, it may go round.
-  const uint64_t modified =
-      static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
-  return FileIdentity{.device = info.st_dev,
-                      .inode = info.st_ino,
-                      .bytes = static_cast<uint64_t>(info.st_size),
-                      .modified_ns = static_cast<int64_t>(modified)};
+  return IdentityOf(info);
 }
 
 }  // namespace lm

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -53,9 +54,14 @@ class RandomAccessFile {
   // FailedPrecondition, naming the path, where it has been written or cut since it was opened.
   // REQUIRES: lasts().
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
+  // Which it was when it was opened. REQUIRES: lasts().
+  virtual FileIdentity identity() const { return {}; }
 
   virtual const std::string& path() const = 0;
 };
+
+// The files of a model, in order; they stay open for whoever has them.
+using ModelFiles = std::vector<std::shared_ptr<const RandomAccessFile>>;
 
 // NotFound, PermissionDenied or FailedPrecondition (a directory, a device, a database) with the
 // path in it. A file that is an SQLite database, or on which somebody holds a lock as SQLite does,

@@ -11,12 +11,12 @@
 #include "engine/base/first_error.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
+#include "engine/gguf/content_digest.h"
 #include "engine/gguf/gguf_part.h"
 #include "engine/gguf/message.h"
 #include "engine/gguf/ollama_names.h"
 #include "engine/gguf/read_ahead.h"
 #include "engine/gguf/split_files.h"
-#include "engine/gguf/value_check.h"
 
 namespace lm {
 namespace {
@@ -146,65 +146,16 @@ uint64_t GgufFile::bytes() const {
   return sum;
 }
 
-std::vector<const RandomAccessFile*> GgufFile::files() const {
-  std::vector<const RandomAccessFile*> files;
-  for (const Source& source : files_) files.push_back(source.file.get());
+ModelFiles GgufFile::files() const {
+  ModelFiles files;
+  for (const Source& source : files_) files.push_back(source.file);
   return files;
 }
 
-absl::StatusOr<std::string> GgufFile::ContentDigest(
-    int num_threads, std::vector<const TensorInfo*> unchecked) const {
-  static constexpr uint64_t kPieceBytes = 4 << 20;
-  static constexpr uint64_t kCachedBytes = 64 << 10;  // read and looked at in the L2 cache
-  std::sort(unchecked.begin(), unchecked.end(), [](const TensorInfo* a, const TensorInfo* b) {
-    return std::pair(a->split, a->offset) < std::pair(b->split, b->offset);
-  });
-  unchecked.erase(std::unique(unchecked.begin(), unchecked.end()), unchecked.end());
-  struct Piece {
-    int file;
-    uint64_t begin, end;
-    absl::Span<const TensorInfo* const> unchecked;  // of its file
-    Digest digest;
-  };
-  std::vector<Piece> pieces;
-  absl::Span<const TensorInfo* const> left = unchecked;
-  for (int file = 0; file < static_cast<int>(files_.size()); ++file) {
-    const auto end = std::find_if(left.begin(), left.end(),
-                                  [file](const TensorInfo* t) { return t->split != file; });
-    const auto own = left.subspan(0, end - left.begin());
-    left.remove_prefix(own.size());
-    const uint64_t size = files_[file].file->Size();
-    for (uint64_t begin = 0; begin < size; begin += kPieceBytes) {
-      pieces.push_back({file, begin, std::min(begin + kPieceBytes, size), own, {}});
-    }
-  }
-  ReadAhead ahead(files());
-  auto look_at = [&](Piece& piece) -> absl::Status {
-    const RandomAccessFile& file = *files_[piece.file].reader;
-    std::string bytes(kCachedBytes, '\0');
-    Digester digester(piece.begin);
-    ValueCheck check(piece.unchecked, piece.begin, piece.end);
-    ahead.Reading(piece.file, piece.begin);
-    for (uint64_t at = piece.begin; at < piece.end; at += kCachedBytes) {
-      const auto part = absl::MakeSpan(bytes.data(), std::min(kCachedBytes, piece.end - at));
-      RETURN_IF_ERROR(file.Read(at, part));
-      digester.Add({part.data(), part.size()});
-      RETURN_IF_ERROR(check.Add({part.data(), part.size()}));
-    }
-    piece.digest = digester.Finish();
-    const auto rest = absl::MakeSpan(bytes.data(), check.missing());
-    RETURN_IF_ERROR(file.Read(piece.end, rest));
-    return check.Add({rest.data(), rest.size()});
-  };
-  FirstError error;
-  ThreadPool(num_threads).ParallelFor(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
-    if (error.Precedes(i)) return;
-    if (absl::Status status = look_at(pieces[i]); !status.ok()) error.Add(i, std::move(status));
-  });
-  RETURN_IF_ERROR(error.status());
-  std::string digests;
-  for (const Piece& piece : pieces) digests += piece.digest.Hex();
-  return DigestOf(digests).Hex();
+absl::StatusOr<std::string> GgufFile::Digest(int num_threads) const {
+  ModelFiles readers;
+  for (const Source& source : files_) readers.push_back(source.reader);
+  return DigestFiles(readers, num_threads);
 }
 
 }  // namespace lm

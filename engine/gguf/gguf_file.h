@@ -67,18 +67,14 @@ class GgufFile {
     return files_[info.split].file;
   }
 
-  // Of all parts, in order.
-  std::vector<const RandomAccessFile*> files() const;
+  // Of all parts, in order; likewise.
+  ModelFiles files() const;
 
   uint32_t version() const { return version_; }
   uint64_t bytes() const;  // of all parts
 
-  // A name for the contents, all of them: 32 hexadecimal digits (see engine/base/digest.h). Reads
-  // the whole model on so many threads, and looks at all values of `unchecked` while their bytes
-  // are there: InvalidArgument, naming the tensor, where one is not finite.
-  // REQUIRES: num_threads >= 1; `unchecked` are some of tensors() whose form is kPlain.
-  absl::StatusOr<std::string> ContentDigest(int num_threads,
-                                            std::vector<const TensorInfo*> unchecked = {}) const;
+  // DigestFiles (content_digest.h) of all of them; reading is cancelled as the rest.
+  absl::StatusOr<std::string> Digest(int num_threads) const;
 
  private:
   struct Source {

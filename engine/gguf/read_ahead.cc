@@ -6,8 +6,11 @@
 
 namespace lm {
 
-ReadAhead::ReadAhead(const std::vector<const RandomAccessFile*>& files) {
-  for (const RandomAccessFile* file : files) files_.push_back({file, {}});
+ReadAhead::ReadAhead(const ModelFiles& files) {
+  for (const auto& file : files) {
+    const uint64_t pieces = (file->Size() + kPieceBytes - 1) / kPieceBytes;
+    files_.push_back({file, std::vector<bool>(pieces, false)});
+  }
 }
 
 void ReadAhead::Reading(int file, uint64_t offset) {
@@ -16,9 +19,11 @@ void ReadAhead::Reading(int file, uint64_t offset) {
   const absl::Cleanup unlock = [this] { mutex_.Unlock(); };
   auto& [source, asked] = files_[file];
   const uint64_t first = offset / kPieceBytes;
-  const uint64_t end = (source->Size() + kPieceBytes - 1) / kPieceBytes;
-  for (uint64_t piece = first; piece < std::min(first + kPiecesAhead, end); ++piece) {
-    if (asked.insert(piece).second) source->WillRead(piece * kPieceBytes, kPieceBytes);
+  const uint64_t end = std::min<uint64_t>(first + kPiecesAhead, asked.size());
+  for (uint64_t piece = first; piece < end; ++piece) {
+    if (asked[piece]) continue;
+    asked[piece] = true;
+    source->WillRead(piece * kPieceBytes, kPieceBytes);
   }
 }
 

@@ -4,7 +4,7 @@
 #define LM_ENGINE_GGUF_READ_AHEAD_H_
 
 #include <cstdint>
-#include <set>
+#include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -13,7 +13,7 @@
 
 namespace lm {
 
-// Thread-safe. REQUIRES: the files outlive this.
+// Thread-safe.
 class ReadAhead {
  public:
   // What is asked for at once, and how far ahead of a reader: enough to keep a disk busy, little
@@ -21,15 +21,15 @@ class ReadAhead {
   static constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
   static constexpr uint64_t kPiecesAhead = 32;
 
-  explicit ReadAhead(const std::vector<const RandomAccessFile*>& files);
+  explicit ReadAhead(const ModelFiles& files);
 
   // The bytes from `offset` of file number `file` on are being read. Nothing is asked for twice.
   void Reading(int file, uint64_t offset);
 
  private:
   struct File {
-    const RandomAccessFile* file;
-    std::set<uint64_t> asked;  // pieces
+    std::shared_ptr<const RandomAccessFile> file;
+    std::vector<bool> asked;  // of its pieces
   };
 
   absl::Mutex mutex_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/gguf/block_format.h"
 
 namespace lm {
 
@@ -10,11 +11,20 @@ absl::Status LastingRows::operator()(int64_t first, int64_t count, char* to) con
   for (const Part& part : parts_) {
     const int64_t rows = std::clamp<int64_t>(part.rows - first, 0, count);
     if (rows > 0) {
-      const absl::Span<char> out(to, rows * part.row_bytes);
-      absl::Status status = part.file->Read(part.offset + first * part.row_bytes, out);
+      const TensorInfo& tensor = part.tensor;
+      const int64_t row_bytes = RowBytes(tensor.dtype, tensor.cols);
+      const int64_t at = part.first + first;
+      const absl::Span<char> out(to, rows * row_bytes);
+      ahead_->Reading(tensor.split, tensor.offset + at * row_bytes);
+      absl::Status status = part.file->Read(tensor.offset + at * row_bytes, out);
       if (status.ok()) status = part.file->CheckUnchanged();
       if (!status.ok()) {
-        return absl::DataLossError(absl::StrCat("tensor '", part.tensor, "': ", status.message()));
+        return absl::DataLossError(absl::StrCat("tensor '", tensor.name, "': ", status.message()));
+      }
+      status = CheckFinite(tensor.dtype, to, rows * tensor.cols, at * tensor.cols);
+      if (!status.ok()) {
+        return absl::DataLossError(absl::StrCat("'", part.file->path(), "': tensor '", tensor.name,
+                                                "': ", status.message()));
       }
       to += out.size();
       count -= rows;

@@ -1,38 +1,42 @@
 // LastingRows: rows of tensors, read from their files for as long as somebody wants them.
 //
-//   backend->LoadLastingMatrix(dtype, rows, cols, LastingRows(parts));
+//   backend->LoadLastingMatrix(dtype, rows, cols, LastingRows(parts, ahead));
 #ifndef LM_ENGINE_MODEL_LASTING_ROWS_H_
 #define LM_ENGINE_MODEL_LASTING_ROWS_H_
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/base/file.h"
+#include "engine/gguf/read_ahead.h"
+#include "engine/gguf/tensor_directory.h"
 
 namespace lm {
 
-// A LastingRowReader. Values are not looked at.
+// A LastingRowReader.
 class LastingRows {
  public:
-  // `rows` rows of `row_bytes` bytes, one behind the other.
+  // Rows of a tensor that is stored plainly.
   struct Part {
-    std::string tensor;
+    TensorInfo tensor;
     std::shared_ptr<const RandomAccessFile> file;
-    uint64_t offset = 0;
+    int64_t first = 0;
     int64_t rows = 0;
-    int64_t row_bytes = 0;
   };
-  explicit LastingRows(std::vector<Part> parts) : parts_(std::move(parts)) {}
+  // `ahead` learns of what is read.
+  LastingRows(std::vector<Part> parts, std::shared_ptr<ReadAhead> ahead)
+      : parts_(std::move(parts)), ahead_(std::move(ahead)) {}
 
-  // DataLoss, naming tensor and file, where they cannot be read any more, or may be others.
+  // DataLoss, naming tensor and file, where they cannot be read any more, may be others, or have
+  // values that are not finite.
   absl::Status operator()(int64_t first, int64_t count, char* to) const;
 
  private:
   std::vector<Part> parts_;
+  std::shared_ptr<ReadAhead> ahead_;
 };
 
 }  // namespace lm

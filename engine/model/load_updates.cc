@@ -17,7 +17,7 @@ constexpr absl::string_view kA = ".weight.lora_a", kB = ".weight.lora_b";
 
 WeightLoader::WeightLoader(const GgufFile& gguf, Backend* backend,
                            absl::Span<const AdapterFile> adapters)
-    : gguf_(gguf), read_ahead_(gguf.files()), backend_(backend) {
+    : gguf_(gguf), read_ahead_(std::make_shared<ReadAhead>(gguf.files())), backend_(backend) {
   for (const AdapterFile& file : adapters) {
     adapters_.push_back({&file, std::make_unique<WeightLoader>(*file.gguf, backend)});
   }

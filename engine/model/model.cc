@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/digest.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
@@ -78,6 +79,33 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights, const CacheShape
   return cost;
 }
 
+// Made at once where it will be asked for soon, or the files cannot be read again.
+absl::StatusOr<std::unique_ptr<const ContentDigest>> MakeDigest(
+    const GgufFile& gguf, const std::optional<PackCache>& packs, bool is_stored_under,
+    int threads) {
+  std::optional<std::string> known = packs.has_value() ? packs->digest() : std::nullopt;
+  const ModelFiles files = gguf.files();
+  const bool last =
+      std::all_of(files.begin(), files.end(), [](const auto& file) { return file->lasts(); });
+  if (!known.has_value() && !packs.has_value() && !is_stored_under && last) {
+    return std::make_unique<const ContentDigest>(files, threads);
+  }
+  if (!known.has_value()) {
+    ASSIGN_OR_RETURN(known, gguf.Digest(threads));
+  }
+  return std::make_unique<const ContentDigest>(*std::move(known));
+}
+
+// As far as the system tells files apart. REQUIRES: all last.
+std::string IdentityOf(const ModelFiles& files) {
+  std::string identities;
+  for (const auto& file : files) {
+    const auto [device, inode, bytes, modified_ns] = file->identity();
+    absl::StrAppend(&identities, device, ":", inode, ":", bytes, ":", modified_ns, " ");
+  }
+  return DigestOf(identities).Hex();
+}
+
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
                                                  const std::atomic<bool>& cancel) {
@@ -125,21 +153,16 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
   if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
-  std::vector<const TensorInfo*> unchecked;
   const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled;
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Transformer> transformer,
-      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters,
-                        packs ? &*packs : nullptr, lays_out_later ? &unchecked : nullptr));
-  if (std::optional<std::string> known = packs ? packs->digest() : std::nullopt) {
-    assert(unchecked.empty());  // packs leave nothing for later
-    info.digest = *std::move(known);
-  } else {
-    ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads, std::move(unchecked)));
-  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
+                   Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts),
+                                     adapters, packs ? &*packs : nullptr, lays_out_later));
+  ASSIGN_OR_RETURN(std::unique_ptr<const ContentDigest> digest,
+                   MakeDigest(*gguf, packs, !options.prefix_store.empty(), threads));
   ASSIGN_OR_RETURN(ModelText text, text_made.get());
+  info.identity = digest->known().has_value() ? *digest->known() : IdentityOf(gguf->files());
   if (packs) {
-    packs->Finish(info.digest);
+    packs->Finish(*digest->known());
     info.pack_cache = packs->state();
   }
   info.architecture = spec.architecture;
@@ -152,7 +175,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.weight_bytes = transformer->weights().bytes;
   for (size_t i = 0; i < adapters.size(); ++i) {
     AdapterInfo adapter = {.name = adapters[i].name, .scale = options.lora[i].scale};
-    ASSIGN_OR_RETURN(adapter.digest, adapters[i].gguf->ContentDigest(threads));
+    ASSIGN_OR_RETURN(adapter.digest, adapters[i].gguf->Digest(threads));
     for (const TensorInfo& tensor : adapters[i].gguf->tensors()) {
       adapter.bytes += static_cast<int64_t>(tensor.bytes);
     }
@@ -174,8 +197,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
   info.cost = CostOf(spec, transformer->weights(), transformer->cache(), kv_type);
-  auto model = std::make_unique<Model>(std::move(info), std::move(text.tokenizer),
-                                       text.chat_template, std::move(transformer));
+  auto model =
+      std::make_unique<Model>(std::move(info), std::move(text.tokenizer), text.chat_template,
+                              std::move(transformer), std::move(digest));
   if (options.draft.empty()) return model;
   // A token of it takes a fraction of the memory.
   constexpr int64_t kCacheShare = 8, kLeastCache = 32 << 20;
@@ -265,8 +289,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
 }
 
 Model::Model(ModelInfo info, std::unique_ptr<Tokenizer> tokenizer, ChatTemplate chat_template,
-             std::unique_ptr<LanguageModel> language_model)
+             std::unique_ptr<LanguageModel> language_model,
+             std::unique_ptr<const ContentDigest> digest)
     : info_(std::move(info)),
+      digest_(digest != nullptr ? std::move(digest)
+                                : std::make_unique<const ContentDigest>(info_.identity)),
       tokenizer_(std::move(tokenizer)),
       chat_template_(chat_template),
       language_model_(std::move(language_model)) {}

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/gguf/content_digest.h"
 #include "engine/model/language_model.h"
 #include "engine/model/model_options.h"
 #include "engine/model/pooling.h"
@@ -54,7 +55,7 @@ struct ModelInfo {
   std::string path;
   std::string name;          // general.name, or the file's name
   std::string architecture;  // "llama", "qwen2"
-  std::string digest;        // of the file's contents: the same in every process
+  std::string identity;      // tells its contents from all others in this process
   std::string quantisation;  // the type most of the weights have, e.g. "Q8_0"
   std::string device;
   std::string device_reason = {};  // why "auto" is the CPU although there is a GPU
@@ -102,11 +103,15 @@ class Model {
                                                      const std::atomic<bool>& cancel);
   static absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& path,
                                                      const ModelOptions& options);
-  // Assembles a model from parts; for tests with a scripted language model.
+  // Assembles a model from parts; for tests with a scripted language model. Without `digest` its
+  // identity is that.
   Model(ModelInfo info, std::unique_ptr<Tokenizer> tokenizer, ChatTemplate chat_template,
-        std::unique_ptr<LanguageModel> language_model);
+        std::unique_ptr<LanguageModel> language_model,
+        std::unique_ptr<const ContentDigest> digest = nullptr);
 
   const ModelInfo& info() const { return info_; }
+  // Of its files. Known from the beginning where info().prefix_store is set.
+  const ContentDigest& digest() const { return *digest_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatTemplate& chat_template() const { return chat_template_; }
   LanguageModel& language_model() { return *language_model_; }
@@ -118,6 +123,7 @@ class Model {
 
  private:
   ModelInfo info_;
+  std::unique_ptr<const ContentDigest> digest_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ChatTemplate chat_template_;
   std::unique_ptr<LanguageModel> language_model_;

@@ -50,7 +50,7 @@ absl::StatusOr<PackedSource> PackCache::Identify() const {
   if (error) return absl::UnavailableError(error.message());
   source.path = Printable(whole.string());
   source.layout = absl::StrCat(kVersion, " ", plan_);
-  for (const RandomAccessFile* file : gguf_.files()) {
+  for (const auto& file : gguf_.files()) {
     const absl::StatusOr<FileIdentity> identity = IdentifyFile(file->path());
     if (!identity.ok() || identity->bytes != file->Size()) {
       return absl::UnimplementedError("only of GGUF files are packed weights kept");

@@ -35,7 +35,7 @@ class PackCache {
 
   // Where matrices came from a file: it, which is to be checked before they are read. Else null.
   std::shared_ptr<PackedFile> packed() const { return packed_; }
-  // ContentDigest of the model, where the file knows it.
+  // The digest of the model, where the file knows it.
   std::optional<std::string> digest() const;
 
   // After the last matrix. Leaves what was packed for others, and takes away what is there of other

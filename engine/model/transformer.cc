@@ -121,7 +121,7 @@ absl::Status WithContext(const absl::Status& status, absl::string_view context) 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
     std::vector<Part> parts, absl::Span<const AdapterFile> adapters, PackCache* packs,
-    std::vector<const TensorInfo*>* unchecked) {
+    bool lays_out_later) {
   std::vector<Stage> stages;
   for (Part& part : parts) {
     stages.push_back({.backend = std::move(part.backend), .first = part.first, .end = part.end});
@@ -133,7 +133,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     return stage->backend.get();
   };
   ASSIGN_OR_RETURN(Weights weights,
-                   LoadWeights(gguf, adapters, spec, backend_of, packs, unchecked));
+                   LoadWeights(gguf, adapters, spec, backend_of, packs, lays_out_later));
   for (const Stage& stage : stages) RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
   std::unique_ptr<Transformer> model(new Transformer(spec, {}, std::move(stages),
                                                      std::move(weights),

@@ -34,14 +34,13 @@ class Transformer final : public LanguageModel {
   // Loads the weights, takes the memory of devices that steps need (step_bounds.h), and reserves
   // the cache: kv_bytes, or for 0 half of what the devices have left, DefaultCacheBytes() of the
   // host's. `parts` are in the order of the layers, and have each of the model's own once; they are
-  // one where spec.has_mtp. With `unchecked`, which gets tensors whose values nobody has looked at
-  // (LoadWeights), Settle lays weights out, beside the first steps. Errors: those of LoadWeights
-  // and PlanCache; ResourceExhausted, with what was wanted and what there is, where a device has
-  // too little memory.
+  // one where spec.has_mtp. With `lays_out_later` Settle reads weights and lays them out, beside
+  // the first steps (LoadWeights). Errors: those of LoadWeights and PlanCache; ResourceExhausted,
+  // with what was wanted and what there is, where a device has too little memory.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(
       const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
       std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {},
-      PackCache* packs = nullptr, std::vector<const TensorInfo*>* unchecked = nullptr);
+      PackCache* packs = nullptr, bool lays_out_later = false);
 
   int32_t vocab_size() const override { return static_cast<int32_t>(spec_.vocab); }
   int32_t hidden_size() const override { return static_cast<int32_t>(spec_.hidden); }

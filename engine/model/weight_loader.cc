@@ -340,22 +340,20 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
     const std::vector<Rows>& stack, int64_t rows, int64_t cols) {
   const DType dtype = stack[0].info->dtype;
   const bool later =
-      unchecked_ != nullptr && cache_ == nullptr && backend_->lays_out_later() &&
+      lays_out_later_ && cache_ == nullptr && backend_->lays_out_later() &&
       std::all_of(stack.begin(), stack.end(), [this](const Rows& rows) {
         return rows.info->form == StoredForm::kPlain && gguf_.FileOf(*rows.info)->lasts();
       });
   if (later) {
     std::vector<LastingRows::Part> parts;
     for (const auto& [info, first, count] : stack) {
-      unchecked_->push_back(info);
-      const int64_t row_bytes = RowBytes(dtype, cols);
-      parts.push_back(
-          {info->name, gguf_.FileOf(*info), info->offset + first * row_bytes, count, row_bytes});
+      parts.push_back({*info, gguf_.FileOf(*info), first, count});
     }
-    return backend_->LoadLastingMatrix(dtype, rows, cols, LastingRows(std::move(parts)));
+    return backend_->LoadLastingMatrix(dtype, rows, cols,
+                                       LastingRows(std::move(parts), read_ahead_));
   }
   auto read = [&](int64_t first, int64_t count, char* to) {
-    return ReadRows(stack, first, count, to, &read_ahead_);
+    return ReadRows(stack, first, count, to, read_ahead_.get());
   };
   if (cache_ == nullptr) return backend_->LoadMatrix(dtype, rows, cols, read);
   std::string name = absl::StrCat(Traits(dtype).name, " ", cols);

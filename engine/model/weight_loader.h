@@ -36,9 +36,9 @@ class WeightLoader {
   // Where matrices may be that were packed before; null: nowhere. REQUIRES: it outlives this.
   void set_cache(PackCache* cache) { cache_ = cache; }
 
-  // Where there is one, matrices may be laid out later, beside the first steps; none with a cache.
-  // Their tensors, at whose values nobody has looked, are added to it. REQUIRES: it outlives this.
-  void set_unchecked(std::vector<const TensorInfo*>* unchecked) { unchecked_ = unchecked; }
+  // Matrices of plain files may be laid out later, beside the first steps; none with a cache. Their
+  // values are looked at when they are read.
+  void set_lays_out_later(bool later) { lays_out_later_ = later; }
 
   // Where the tensors go from now on.
   void set_backend(Backend* backend);
@@ -199,10 +199,10 @@ class WeightLoader {
                         ReadAhead* ahead = nullptr) const;
 
   const GgufFile& gguf_;
-  ReadAhead read_ahead_;
+  const std::shared_ptr<ReadAhead> read_ahead_;
   Backend* backend_;
   PackCache* cache_ = nullptr;
-  std::vector<const TensorInfo*>* unchecked_ = nullptr;
+  bool lays_out_later_ = false;
   std::vector<Adapter> adapters_;
   int64_t most_ranks_ = 0;
   HashSet<std::string> taken_;

@@ -111,12 +111,12 @@ absl::StatusOr<DeviceVector> LoadPositions(const ModelSpec& spec, WeightLoader* 
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of,
-                                    PackCache* cache, std::vector<const TensorInfo*>* unchecked) {
+                                    PackCache* cache, bool lays_out_later) {
   Backend* const first = backend_of(0);
   Backend* const last = backend_of(spec.num_layers() - 1);
   WeightLoader loader(gguf, first, adapters);
   loader.set_cache(cache);
-  loader.set_unchecked(unchecked);
+  loader.set_lays_out_later(lays_out_later);
   Weights weights;
   ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
   ASSIGN_OR_RETURN(weights.embedding_updates,

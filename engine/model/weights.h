@@ -315,13 +315,12 @@ struct Weights {
 // layer's, the output norm and head into the last one's; and what the adapters add to each.
 // InvalidArgument, naming the tensor, for one that is missing, of the wrong shape (with both
 // shapes), not part of this architecture, or not finite.
-// `cache` may have matrices, and gets those that it has not; null: none. `unchecked`, where there
-// is one: see WeightLoader; who gives it looks at the values (GgufFile::ContentDigest).
+// `cache` may have matrices, and gets those that it has not; null: none. With `lays_out_later`
+// matrices of plain files are not read yet (see WeightLoader).
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of,
-                                    PackCache* cache = nullptr,
-                                    std::vector<const TensorInfo*>* unchecked = nullptr);
+                                    PackCache* cache = nullptr, bool lays_out_later = false);
 
 }  // namespace lm
 

@@ -134,7 +134,7 @@ ChatGenerator::ChatGenerator(absl::string_view path, std::vector<std::string> ur
   info_.name = model.name;
   info_.architecture = std::string(DialectName(model.dialect));
   info_.device = "network";
-  info_.digest = RemoteIdentity(path, model.name, options_);
+  info_.identity = RemoteIdentity(path, model.name, options_);
   info_.ranks = true;  // or its server says that it does not
   info_.price_in = options_.price_in;
   info_.price_out = options_.price_out;

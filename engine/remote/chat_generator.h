@@ -27,7 +27,7 @@ class ChatGenerator : public RemoteGenerator {
                 std::shared_ptr<RemoteServer> server);
 
   const ModelInfo& info() const override { return info_; }
-  std::string identity() const override { return info_.digest; }
+  std::string identity() const override { return info_.identity; }
   int32_t max_sequence_tokens() const override;
   size_t most_under_way() const override { return server_->most_under_way(); }
   absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const override;

@@ -37,7 +37,7 @@ std::unique_ptr<PrefixStore> Engine::MakeStore() {
   PrefixStoreOptions options = {
       .folder = info.prefix_store,
       .model =
-          absl::StrCat(LM_VERSION ".3 ", info.digest, " ", info.device, " ",
+          absl::StrCat(LM_VERSION ".3 ", *model_->digest().known(), " ", info.device, " ",
                        KvTypeName(info.kv_type), " ", info.context_length, " ", cache.state_bytes),
       .state_bytes = cache.state_bytes,
       .block_tokens = kKvBlockTokens};

@@ -67,8 +67,12 @@ class Generator {
 
   // Of the model, as lm_models shows it.
   virtual const ModelInfo& info() const = 0;
-  // What an answer depends on besides the request, the same in every process: MemoKey::model.
+  // What an answer depends on besides the request, in this process: MemoKey::model.
   virtual std::string identity() const = 0;
+  // The same in every process; and a name for the model alone. Either may take a pass over the
+  // model's files, once; errors: those of ContentDigest::Get.
+  virtual absl::StatusOr<std::string> lasting_identity() const { return identity(); }
+  virtual absl::StatusOr<std::string> digest() const { return info().identity; }
   // The longest sequence, prompt and answer together.
   virtual int32_t max_sequence_tokens() const = 0;
   // So many requests are worth being under way: several times what it works on together, so that a

@@ -110,11 +110,16 @@ void CutTokens(OnOverflow how, size_t most, const Tokenizer& tokenizer,
 
 }  // namespace
 
-std::string LocalGenerator::identity() const {
-  std::string identity = absl::StrCat(info().digest, "/", info().device);
+std::string LocalGenerator::WithSettings(absl::string_view name) const {
+  std::string identity = absl::StrCat(name, "/", info().device);
   if (info().kv_type != DType::kF16) absl::StrAppend(&identity, "/", KvTypeName(info().kv_type));
   if (info().short_rope) absl::StrAppend(&identity, "/short");
   return identity;
+}
+
+absl::StatusOr<std::string> LocalGenerator::lasting_identity() const {
+  ASSIGN_OR_RETURN(const std::string name, digest());
+  return WithSettings(name);
 }
 
 absl::StatusOr<RequestSpec> LocalGenerator::Prepare(const TextRequest& request) const {

@@ -20,7 +20,9 @@ class LocalGenerator : public Generator {
   explicit LocalGenerator(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
   const ModelInfo& info() const override { return engine_->model().info(); }
-  std::string identity() const override;
+  std::string identity() const override { return WithSettings(info().identity); }
+  absl::StatusOr<std::string> lasting_identity() const override;
+  absl::StatusOr<std::string> digest() const override { return engine_->model().digest().Get(); }
   int32_t max_sequence_tokens() const override { return engine_->max_sequence_tokens(); }
   absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const override;
   absl::StatusOr<std::string> Render(const TextRequest& request) const override;
@@ -47,6 +49,8 @@ class LocalGenerator : public Generator {
     std::string text;          // RequestSpec::text
     std::string template_end;  // RequestSpec::template_end
   };
+  // The name of the model's contents, and what else of it an answer depends on.
+  std::string WithSettings(absl::string_view name) const;
   absl::StatusOr<Prompt> Encode(absl::Span<const ChatMessage> messages,
                                 const GenerationOptions& options,
                                 absl::string_view begun = "") const;

@@ -175,10 +175,11 @@ class Waiter : public RequestListener {
 absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, RequestSpec spec,
                                                       const MemoAccess& access) {
   RETURN_IF_ERROR(generator.Validate(spec));  // before a prompt of any length becomes a key
-  const std::optional<MemoKey> key = MakeMemoKey(generator, spec, access.owner);
-  if (!key.has_value()) return SubmitRequest(generator, std::move(spec));
   const std::shared_ptr<MemoStore> store = spec.embed.has_value() ? nullptr : access.store;
-  const std::string& digest = generator.info().digest;
+  ASSIGN_OR_RETURN(const std::optional<MemoKey> key,
+                   MakeMemoKey(generator, spec, access.owner, store != nullptr));
+  if (!key.has_value()) return SubmitRequest(generator, std::move(spec));
+  const std::string& model = generator.info().identity;
   const std::string salt = spec.salt;
   // Who has a deadline waits for a generation of his own, which keeps to it.
   const bool alone = spec.options.timeout_ms > 0;
@@ -186,10 +187,10 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   {
     absl::MutexLock lock(&mutex_);
     if (const RememberedAnswer* answer = Recall(*key)) {
-      ++stats_[digest].Of(salt).hits;
+      ++stats_[model].Of(salt).hits;
       hit = Hit(std::move(spec), *answer);
     } else if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
-      ++stats_[digest].Of(salt).shared;
+      ++stats_[model].Of(salt).shared;
       return Join(flight, std::move(spec));
     }
   }
@@ -205,16 +206,16 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   }
   absl::MutexLock lock(&mutex_);
   if (stored.has_value()) {
-    ++stats_[digest].Of(salt).hits;
+    ++stats_[model].Of(salt).hits;
     std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
     Remember(*key, *std::move(stored));
     return request;
   }
   if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
-    ++stats_[digest].Of(salt).shared;
+    ++stats_[model].Of(salt).shared;
     return Join(flight, std::move(spec));
   }
-  ++stats_[digest].Of(salt).misses;
+  ++stats_[model].Of(salt).misses;
   auto flight = std::make_shared<Flight>(this, &generator, *key, store);
   if (alone) return SubmitRequest(generator, std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
@@ -343,9 +344,9 @@ void Memo::Forget(const MemoKey& key) {
   if (found != entries_.end()) Drop(found);
 }
 
-MemoStats Memo::Stats(const std::string& model_digest, absl::string_view salt) const {
+MemoStats Memo::Stats(const std::string& model, absl::string_view salt) const {
   absl::MutexLock lock(&mutex_);
-  auto found = stats_.find(model_digest);
+  auto found = stats_.find(model);
   return found != stats_.end() ? found->second.Get(salt) : MemoStats();
 }
 

@@ -127,8 +127,8 @@ class Memo {
   void Forget(absl::string_view owner, int64_t id);
   void Forget(const MemoKey& key);
 
-  // Of what a salt asked of a model, by ModelInfo::digest.
-  MemoStats Stats(const std::string& model_digest, absl::string_view salt) const;
+  // Of what a salt asked of a model, by ModelInfo::identity.
+  MemoStats Stats(const std::string& model, absl::string_view salt) const;
   struct Bytes {
     int64_t answers = 0;
     int64_t vectors = 0;
@@ -175,7 +175,7 @@ class Memo {
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Those that others may join; of two generators for one key the first has it.
   HashMap<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
-  HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
+  HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by model
 };
 
 // The process's. Never destroyed.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/backend/draw_law.h"
 #include "engine/base/json.h"
+#include "engine/base/status_macros.h"
 #include "engine/runtime/generator.h"
 
 namespace lm {
@@ -50,14 +51,15 @@ Json PoolingName(Pooling pooling) {
 }
 
 // Of a vector: nothing of how an answer is generated matters to it.
-MemoKey VectorKey(const Generator& generator, const RequestSpec& spec, const std::string& owner) {
+MemoKey VectorKey(const Generator& generator, std::string identity, const RequestSpec& spec,
+                  const std::string& owner) {
   Json json = Json::MakeObject();
   if (spec.ranks) {
     json.Add("rank", true);
   } else {  // the server of a model elsewhere pools as it was started to
     json.Add("embed", generator.engine() != nullptr ? PoolingName(*spec.embed) : Json(true));
   }
-  MemoKey key = {.owner = owner, .model = generator.identity()};
+  MemoKey key = {.owner = owner, .model = std::move(identity)};
   if (spec.options.on_overflow != OnOverflow::kError) {
     AddOverflow(spec, &json);
     // Where the text may have been cut, it was for this context.
@@ -70,6 +72,12 @@ MemoKey VectorKey(const Generator& generator, const RequestSpec& spec, const std
   key.options = json.Dump();
   key.prompt = spec.ranks ? spec.text : Json::MakeArray().Append(spec.text).Dump();
   return key;
+}
+
+bool IsRemembered(const RequestSpec& spec) {
+  if (spec.text.empty() || !Memoizable(spec.options)) return false;
+  if (spec.embed.has_value()) return true;
+  return !spec.score_prompt && !spec.stream && !spec.wants_logprob;  // which is not remembered
 }
 
 }  // namespace
@@ -135,24 +143,25 @@ bool Memoizable(const GenerationOptions& options) { return options.cache; }
 std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
                                    const std::string& owner,
                                    absl::Span<const AdapterInfo> adapters) {
-  const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream &&
-                       !spec.wants_logprob;  // which is not remembered
-  if (!answers || spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
+  if (spec.embed.has_value() || !IsRemembered(spec)) return std::nullopt;
   return MemoKey{.owner = owner,
                  .model = identity,
                  .options = OptionsThatMatter(spec, adapters),
                  .prompt = spec.text};
 }
 
-std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
-                                   const std::string& owner) {
-  if (spec.embed.has_value()) {
-    if (spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
-    return VectorKey(generator, spec, owner);
+absl::StatusOr<std::optional<MemoKey>> MakeMemoKey(const Generator& generator,
+                                                   const RequestSpec& spec,
+                                                   const std::string& owner, bool lasting) {
+  if (!IsRemembered(spec)) return std::nullopt;
+  std::string identity;
+  if (lasting) {
+    ASSIGN_OR_RETURN(identity, generator.lasting_identity());
+  } else {
+    identity = generator.identity();
   }
-  std::optional<MemoKey> key =
-      MakeMemoKey(generator.identity(), spec, owner, generator.info().adapters);
-  if (!key.has_value()) return key;
+  if (spec.embed.has_value()) return VectorKey(generator, std::move(identity), spec, owner);
+  std::optional<MemoKey> key = MakeMemoKey(identity, spec, owner, generator.info().adapters);
   // An answer that the end of the context may cut depends on where that is. (One of `choices` that
   // is cut is an error.)
   const int64_t context = generator.max_sequence_tokens();

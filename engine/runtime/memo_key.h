@@ -21,7 +21,7 @@ class Generator;
 
 struct MemoKey {
   std::string owner = {};    // who may know of it: a salt, or a file that keeps it
-  std::string model = {};    // Generator::identity
+  std::string model = {};    // Generator::identity; of a file's, Generator::lasting_identity
   std::string options = {};  // JSON: those that matter; of a vector, what is made: "embed", "rank"
   // RequestSpec::text; of a text that is embedded, a JSON array of it alone.
   std::string prompt = {};
@@ -45,9 +45,11 @@ Json OptionsOfAnswer(const GenerationOptions& options);
 // answer is a function of the prompt and the options, the seed among them.
 bool Memoizable(const GenerationOptions& options);
 
-// nullopt for a request that is not memoizable, or wants more than is remembered of an answer.
-std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
-                                   const std::string& owner);
+// nullopt for a request that is not memoizable, or wants more than is remembered of an answer. With
+// `lasting` it is the same in every process: errors of Generator::lasting_identity.
+absl::StatusOr<std::optional<MemoKey>> MakeMemoKey(const Generator& generator,
+                                                   const RequestSpec& spec,
+                                                   const std::string& owner, bool lasting);
 // The same of the generator of that identity and with these adapters, whose context is long enough
 // for any answer; nullopt for what embeds.
 std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,

@@ -1,7 +1,7 @@
 // JobQuestion: what a job asks about each of its rows, told apart by a digest, so that a later run
 // knows which answers are to another question.
 //
-//   const JobQuestion question(job, options, settings_system, generator.info().digest);
+//   const JobQuestion question(job, options, settings_system, digest);
 //   answer.asked = question.Of(row);
 #ifndef LM_EXTENSION_JOBS_JOB_QUESTION_H_
 #define LM_EXTENSION_JOBS_JOB_QUESTION_H_

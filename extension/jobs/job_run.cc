@@ -75,8 +75,9 @@ absl::Status JobRun::ReadJobOptions(Connection& connection) {
 
 absl::Status JobRun::PlanRows() {
   const ModelInfo& info = call_->generator().info();
+  ASSIGN_OR_RETURN(std::string digest, call_->generator().digest());
   question_.emplace(call_->generation, std::string(call_->SystemOf(store_->job().system)),
-                    info.digest);
+                    std::move(digest));
   if (!options_.refresh) return store_->Plan(info.name);
   // Who names the model has changed it on purpose.
   const bool any_model = !call_->generation.model.empty();

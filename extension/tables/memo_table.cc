@@ -66,11 +66,18 @@ std::string WordsOf(const std::string& text) {
   return words;
 }
 
-// The name of a running model with that digest, else the digest.
+// Whether a memo's file says so of the generator's model.
+bool IsOfFile(const Generator& generator, const std::string& model) {
+  if (generator.engine() == nullptr) return false;
+  const std::optional<std::string> digest = generator.engine()->model().digest().known();
+  return digest.has_value() && absl::StartsWith(model, *digest);
+}
+
+// The name of a running model that MemoKey::model says, else that.
 std::string NameOf(Connection& connection, const std::string& model) {
   for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
     const ModelInfo& info = generator->info();
-    if (!absl::StartsWith(model, info.digest)) continue;
+    if (!absl::StartsWith(model, info.identity) && !IsOfFile(*generator, model)) continue;
     const std::string name = connection.NameOf(*generator);
     return name.empty() ? info.name : name;
   }

@@ -248,7 +248,7 @@ class StatsTable : public SnapshotTable {
   }
 
   int64_t MemoHits(const ModelInfo& info) {
-    const MemoStats memo = ProcessMemo().Stats(info.digest, connection().Salt());
+    const MemoStats memo = ProcessMemo().Stats(info.identity, connection().Salt());
     return memo.hits + memo.shared;
   }
 

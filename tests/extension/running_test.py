@@ -166,12 +166,14 @@ class RunningTest(RunningCase):
         self.assertEqual(set(states) - {"done"}, {"waiting"})
 
     def test_a_load_is_a_row_of_its_own(self):
-        fifo = os.path.join(self.folder.name, "big.gguf")
-        write_slow_model(fifo, layers=60)
-        self.worker.execute("INSERT INTO temp.lm_models(name, path) VALUES ('big', ?)", (fifo,))
+        big = os.path.join(self.folder.name, "big.gguf")
+        write_slow_model(big, layers=60)
+        # Which reads all of it at once.
+        options = json.dumps({"pack_cache": self.folder.name})
+        self.worker.execute("INSERT INTO temp.lm_models(name, path, options) VALUES ('big', ?, ?)", (big, options))
         statement = Statement(self.worker, "SELECT lm_token_count('x', '{\"model\":\"big\"}')")
         load = self.running("kind = 'load'")[0]
-        self.assertEqual((load["name"], load["sql"], load["done"]), (fifo, None, None))
+        self.assertEqual((load["name"], load["sql"], load["done"]), (big, None, None))
         waiting = self.watcher.execute("SELECT sql FROM lm_running WHERE waiting_for = 'load'").fetchall()
         self.watcher.execute("DELETE FROM lm_running WHERE kind = 'load'")
         if not waiting:  # it was over by then

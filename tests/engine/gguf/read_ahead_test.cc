@@ -34,8 +34,9 @@ std::vector<uint64_t> Pieces(uint64_t begin, uint64_t end) {
 }
 
 TEST(ReadAheadTest, StaysAsFarAheadOfTheReaderAndAsksOnce) {
-  const AskedFile file(100 * kPiece);
-  ReadAhead ahead({&file});
+  const auto asked_file = std::make_shared<AskedFile>(100 * kPiece);
+  const AskedFile& file = *asked_file;
+  ReadAhead ahead({asked_file});
   ahead.Reading(0, 0);
   EXPECT_EQ(file.asked, Pieces(0, kAhead));
   ahead.Reading(0, kPiece - 1);
@@ -45,8 +46,9 @@ TEST(ReadAheadTest, StaysAsFarAheadOfTheReaderAndAsksOnce) {
 }
 
 TEST(ReadAheadTest, EndsWithTheFile) {
-  const AskedFile file(2 * kPiece + 1);
-  ReadAhead ahead({&file});
+  const auto asked_file = std::make_shared<AskedFile>(2 * kPiece + 1);
+  const AskedFile& file = *asked_file;
+  ReadAhead ahead({asked_file});
   ahead.Reading(0, kPiece);
   EXPECT_EQ(file.asked, Pieces(1, 3));
   ahead.Reading(0, 0);  // a reader that goes back
@@ -54,11 +56,12 @@ TEST(ReadAheadTest, EndsWithTheFile) {
 }
 
 TEST(ReadAheadTest, FilesOfASplitModelHaveTheirOwn) {
-  const AskedFile first(kPiece), second(kPiece);
-  ReadAhead ahead({&first, &second});
+  const auto first = std::make_shared<AskedFile>(kPiece),
+             second = std::make_shared<AskedFile>(kPiece);
+  ReadAhead ahead({first, second});
   ahead.Reading(1, 0);
-  EXPECT_TRUE(first.asked.empty());
-  EXPECT_EQ(second.asked, Pieces(0, 1));
+  EXPECT_TRUE(first->asked.empty());
+  EXPECT_EQ(second->asked, Pieces(0, 1));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -86,21 +87,19 @@ TEST_F(SplitFilesTest, OpensAllPartsByThePathOfAny) {
   }
 }
 
-TEST_F(SplitFilesTest, ValuesOfEveryPartAreLookedAt) {
-  for (int bad = 0; bad < 3; ++bad) {
+TEST_F(SplitFilesTest, EveryPartIsInTheDigest) {
+  std::set<std::string> digests;
+  for (int changed = -1; changed < 3; ++changed) {
     for (int i = 0; i < 3; ++i) {
       std::string part = Part(i, 3, 3);
-      // The only value ends it.
-      if (i == bad) part.replace(part.size() - 4, 4, std::string("\0\0\x80\x7f", 4));
+      if (i == changed) part.back() ^= 1;
       Write(absl::StrCat("m-0000", i + 1, "-of-00003.gguf"), part);
     }
     const auto gguf = GgufFile::Open(Path("m-00001-of-00003.gguf")).value();
-    const TensorInfo *first = gguf->FindTensor("t0"), *second = gguf->FindTensor("t1"),
-                     *third = gguf->FindTensor("t2");
-    EXPECT_EQ(std::string(gguf->ContentDigest(2, {third, first, second}).status().message()),
-              absl::StrCat("tensor 't", bad, "': value 0 is NaN or infinite"));
-    EXPECT_TRUE(gguf->ContentDigest(2).ok());
+    digests.insert(gguf->Digest(2).value());
+    EXPECT_EQ(gguf->Digest(1).value(), gguf->Digest(2).value());
   }
+  EXPECT_EQ(digests.size(), 4u);
 }
 
 TEST_F(SplitFilesTest, AMissingPartIsNamed) {

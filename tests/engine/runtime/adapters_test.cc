@@ -135,7 +135,8 @@ TEST_F(AdaptersTest, AreChosenByName) {
 TEST_F(AdaptersTest, TheMemoKnowsAnswersByTheAdaptersContents) {
   Start();
   auto key = [this](AdapterSet adapters) {
-    return MakeMemoKey(LocalGenerator(engine_), Spec("hello", std::move(adapters)), "me")->options;
+    const LocalGenerator generator(engine_);
+    return MakeMemoKey(generator, Spec("hello", std::move(adapters)), "me", false).value()->options;
   };
   std::set<std::string> keys;
   for (const AdapterSet& set : sets_) keys.insert(key(set));

@@ -161,8 +161,8 @@ class Play {
     seen->left_passes += script_->cancelled_forwards;
     seen->begun_behind += script_->begun_behind;
     for (const char* salt : kSalts) {
-      seen->remembered += memo_.Stats(generator_->info().digest, salt).hits;
-      seen->shared += memo_.Stats(generator_->info().digest, salt).shared;
+      seen->remembered += memo_.Stats(generator_->info().identity, salt).hits;
+      seen->shared += memo_.Stats(generator_->info().identity, salt).shared;
     }
     for (const Asked& asked : asked_) {
       const bool failed = !asked.request->result().status.ok();

@@ -116,6 +116,39 @@ TEST_F(MemoTest, WhatIsNotRememberedOfAnAnswerIsNotAnsweredFromMemory) {
   EXPECT_LT(second.mean_logprob, 0);
 }
 
+// Whose name for all processes takes a pass over a file.
+class NamedGenerator : public LocalGenerator {
+ public:
+  using LocalGenerator::LocalGenerator;
+  std::string identity() const override { return "here"; }
+  absl::StatusOr<std::string> lasting_identity() const override {
+    ++asked;
+    return lasting;
+  }
+
+  mutable int asked = 0;
+  absl::StatusOr<std::string> lasting = "everywhere";
+};
+
+TEST_F(MemoTest, AModelsLastingNameIsAskedForOnlyWhereAnAnswerLasts) {
+  NamedGenerator generator(engine_);
+  auto ask = [&](const MemoAccess& access, const GenerationOptions& options = {}) {
+    const auto request = memo_.Submit(generator, Spec("hello", options), access);
+    return request.ok() ? Await(*request).status : request.status();
+  };
+  const auto store = std::make_shared<FakeStore>();
+  EXPECT_TRUE(ask({"me"}).ok());
+  EXPECT_TRUE(ask({"file", store}, {.cache = false}).ok());
+  EXPECT_EQ(EntriesOf(memo_, "me").front().model, "here");
+  EXPECT_EQ(generator.asked, 0);
+  EXPECT_TRUE(ask({"file", store}).ok());
+  EXPECT_EQ(generator.asked, 1);
+  EXPECT_EQ(EntriesOf(memo_, "file").front().model, "everywhere");
+  generator.lasting = absl::DataLossError("it has changed");
+  EXPECT_TRUE(ask({"me"}).ok());
+  EXPECT_EQ(ask({"file", store}), absl::DataLossError("it has changed"));
+}
+
 TEST_F(MemoTest, FirstChoicesAreRememberedToTheBit) {
   const GenerationOptions options{.max_tokens = 8,
                                   .constraint = {AnswerConstraint::Kind::kRegex, "[ab]"}};
@@ -435,9 +468,7 @@ TEST_F(MemoTest, ATextThatWasCutIsAnotherWhereItIsCutOtherwise) {
     const auto spec =
         generator.Prepare({.task = Task::kEmbed, .prompt = text, .options = {.on_overflow = how}});
     EXPECT_TRUE(spec.ok()) << spec.status();
-    const std::optional<MemoKey> made = MakeMemoKey(generator, *spec, "me");
-    EXPECT_TRUE(made.has_value());
-    return *made;
+    return MakeMemoKey(generator, *spec, "me", false).value().value();
   };
   using enum OnOverflow;
   const std::string text(100, 'a');

@@ -483,8 +483,8 @@ std::unique_ptr<Model> MakeScriptedModel(std::shared_ptr<Script> script,
   info.prefix_store = script->prefix_store;
   if (!info.prefix_store.empty()) {
     info.exact = true;
-    info.digest = absl::StrCat("scripted ", script->num_states > 0);
-    for (const int64_t window : script->windows) absl::StrAppend(&info.digest, " ", window);
+    info.identity = absl::StrCat("scripted ", script->num_states > 0);
+    for (const int64_t window : script->windows) absl::StrAppend(&info.identity, " ", window);
   }
   return std::make_unique<Model>(std::move(info), *std::move(tokenizer), *std::move(chat),
                                  std::make_unique<ScriptedModel>(std::move(script)));
