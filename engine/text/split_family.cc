@@ -56,13 +56,24 @@ constexpr const char kUfakZekaWords[] =
 constexpr const char kExaoneMoeWords[] = LM_CONTRACTION
     R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?)"
     R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
-// Words of letters and marks with a contraction behind them. (The case of letters that the models'
-// own patterns tell apart llama.cpp does not look at.)
-#define LM_MARKED_WORDS R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:)" LM_CONTRACTION R"()?)"
-constexpr const char kTinyAyaWords[] =
-    LM_MARKED_WORDS R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words of letters and marks that split where case goes from lower to upper, each with `end` behind
+// it. (llama.cpp reads these expressions without what tells case and marks apart beyond ASCII, and
+// so cuts words of Thai, Hindi or Arabic that the models' vocabularies have whole. These are the
+// models' own.)
+#define LM_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define LM_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+#define LM_CASED_WORDS(upper, lower, end) \
+  R"([^\r\n\p{L}\p{N}]?)" upper "*" lower "+" end R"(|[^\r\n\p{L}\p{N}]?)" upper "+" lower "*" end
+#define LM_CONTRACTED "(?:" LM_CONTRACTION ")?"
+constexpr const char kTekkenWords[] = LM_CASED_WORDS(
+    LM_UPPER, LM_LOWER, "") R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Also Tiny Aya's, behind its digits.
+constexpr const char kGpt4oWords[] = LM_CASED_WORDS(
+    LM_UPPER, LM_LOWER,
+    LM_CONTRACTED) R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char kYoutuWords[] =
-    LM_MARKED_WORDS R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    LM_CASED_WORDS(LM_UPPER, LM_LOWER,
+                   LM_CONTRACTED) R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 // Hangul; wide punctuation; Bopomofo; Chinese and Kana.
 constexpr const char kYoutuScripts[] =
     R"([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+)"
@@ -70,26 +81,14 @@ constexpr const char kYoutuScripts[] =
     R"(\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+)"
     R"(|[\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)";
 
-#define LM_HAN                                                         \
-  R"(\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-)" \
-  R"(\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F})"
-constexpr const char kKimiK2Words[] =
-    "[" LM_HAN
-    "]+"
-    R"(|[^\r\n\p{L}\p{N}]?[^\P{L})" LM_HAN "]+(?:" LM_CONTRACTION
-    R"()?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Chinese characters are words of their own kind.
+#define LM_HAN R"(\p{sc:Han})"
+#define LM_NO_HAN(letters) "(?:(?!" LM_HAN ")" letters ")"
+constexpr const char kKimiK2Words[] = LM_HAN "+|" LM_CASED_WORDS(
+    LM_NO_HAN(LM_UPPER), LM_NO_HAN(LM_LOWER),
+    LM_CONTRACTED) R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Words that split where ASCII case goes from lower to upper.
-constexpr const char kTekkenWords[] =
-    R"([^\r\n\p{L}\p{N}]?[^\P{L}a-z]*[^\P{L}A-Z]+)"
-    R"(|[^\r\n\p{L}\p{N}]?[^\P{L}a-z]+[^\P{L}A-Z]*)"
-    R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char kGpt4oWords[] =
-    R"([^\r\n\p{L}\p{N}]?[^\P{L}a-z]*[^\P{L}A-Z]+(?:)" LM_CONTRACTION R"()?)"
-    R"(|[^\r\n\p{L}\p{N}]?[^\P{L}a-z]+[^\P{L}A-Z]*(?:)" LM_CONTRACTION R"()?)"
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-// The same, and marks are of both cases: what is no letter or mark is one of the others.
+// As kGpt4oWords, with the case of ASCII alone: what is no letter or mark is one of the others.
 constexpr const char kGraniteMultiWords[] =
     R"([^\r\n\p{L}\p{N}]?[^a-z\p{N}\p{P}\p{S}\p{Z}\p{C}]*[^A-Z\p{N}\p{P}\p{S}\p{Z}\p{C}]+(?:)" LM_CONTRACTION
     R"()?)"
@@ -102,6 +101,14 @@ constexpr const char kGraniteMultiWords[] =
 constexpr const char kDigitRun[] = R"(\G\P{N}*+\p{N}+)";
 constexpr const char kFirstOfThrees[] = R"(^\P{N}*+\p{N}{1,3}(?=(?:\p{N}{3})*+$))";
 constexpr const char kNextThree[] = R"(\G\p{N}{3})";
+
+// The same of decimal digits, but for runs with a letter, a mark or a connector behind them: those
+// stay as they are, with what stands before.
+#define LM_BEFORE R"((?>\P{Nd}++|\p{Nd}++(?=[\p{L}\p{M}\p{Pc}]))*+)"
+constexpr const char kDecimalRun[] = R"(\G)" LM_BEFORE R"(\p{Nd}++)";
+constexpr const char kFirstOfDecimals[] = "^" LM_BEFORE R"(\p{Nd}{1,3}(?=(?:\p{Nd}{3})*+$))";
+constexpr const char kNextDecimals[] = R"(\G\p{Nd}{3})";
+#undef LM_BEFORE
 
 // Before ASCII digits of which there are a multiple of three up to the end of their run: first
 // before the first such place of each run, then before the others. (Other digits may stand between
@@ -169,7 +176,11 @@ constexpr const char kAfmoeScripts[] =
     R"(\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)";
 
 #undef LM_HAN
-#undef LM_MARKED_WORDS
+#undef LM_NO_HAN
+#undef LM_CASED_WORDS
+#undef LM_UPPER
+#undef LM_LOWER
+#undef LM_CONTRACTED
 #undef LM_CONTRACTION
 
 constexpr const char* kDefault[] = {kDefaultPunctuation, kGpt2Words, kDigits, kThreeAsciiDigits};
@@ -196,7 +207,7 @@ constexpr const char* kDeepSeekV3[] = {kUpToThreeDigits, kDeepSeekV3Kana, kDeepS
 
 constexpr const char* kUfakZeka[] = {kUfakZekaWords};
 constexpr const char* kExaoneMoe[] = {kExaoneMoeWords};
-constexpr const char* kTinyAya[] = {kDigitRun, kFirstOfThrees, kNextThree, kTinyAyaWords};
+constexpr const char* kTinyAya[] = {kDecimalRun, kFirstOfDecimals, kNextDecimals, kGpt4oWords};
 constexpr const char* kYoutu[] = {kYoutuScripts, kYoutuWords};
 constexpr const char* kKimiK2[] = {kKimiK2Words};
 constexpr const char* kGraniteMulti[] = {kGraniteMultiWords};
