@@ -31,6 +31,19 @@ constexpr uint64_t kMaxTemplateBytes = 1 << 20;
 // The largest known, Gemma's, has 33 MB and 1.8 million.
 constexpr JsonLimits kTokenizerJson = {64 << 20, 4 << 20};
 
+// Whether a normalizer does nothing, or no more than NFC, which is not applied.
+bool IsLeftOut(const Json& normalizer, int depth) {
+  const Json* const type = normalizer.Find("type");
+  if (type == nullptr) return false;
+  if (*type == Json("NFC")) return true;
+  const Json* const parts = normalizer.Find("normalizers");
+  constexpr int kMostNested = 3;
+  return *type == Json("Sequence") && parts != nullptr && parts->is_array() &&
+         depth < kMostNested &&
+         std::all_of(parts->array().begin(), parts->array().end(),
+                     [depth](const Json& part) { return IsLeftOut(part, depth + 1); });
+}
+
 // What is added before and behind a text.
 struct Ends {
   int64_t first = -1;
@@ -165,9 +178,9 @@ absl::Status TokenizerKeys::AddVocabulary() {
     }
     return absl::OkStatus();
   }
-  if (const Json* const normalizer = tokenizer_.Find("normalizer")) {
-    const Json* const kind = normalizer->Find("type");
-    if (kind == nullptr || *kind != Json("NFC")) return tokenizer_.Unsupported("normalizer");
+  const Json* const normalizer = tokenizer_.Find("normalizer");
+  if (normalizer != nullptr && !IsLeftOut(*normalizer, 0)) {
+    return tokenizer_.Unsupported("normalizer");
   }
   ASSIGN_OR_RETURN(std::string split, SplitNameOf(tokenizer_, model_));
   AddByteLevel(std::move(split));

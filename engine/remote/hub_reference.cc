@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -53,6 +54,15 @@ std::string ModelOf(absl::string_view file, int* index, int* count) {
   return std::string(split ? name.substr(0, name.size() - kPosition) : name);
 }
 
+// No model of its own: a projector of images, a matrix of importance, or what guesses for another
+// model of the repository.
+bool IsCompanion(absl::string_view file) {
+  constexpr absl::string_view kGuess[] = {"mtp-", "eagle3-", "dflash-", "dspark-"};
+  return HasWord(file, "mmproj") || HasWord(file, "imatrix") ||
+         std::any_of(std::begin(kGuess), std::end(kGuess),
+                     [file](absl::string_view begin) { return absl::StartsWith(file, begin); });
+}
+
 // The models among a repository's files, by name: their parts by position.
 struct Candidate {
   int count = 1;
@@ -62,10 +72,7 @@ std::map<std::string, Candidate> Candidates(const std::vector<std::string>& file
   std::map<std::string, Candidate> candidates;
   for (const std::string& file : files) {
     const std::string base = absl::AsciiStrToLower(file.substr(file.rfind('/') + 1));
-    // Projectors of images and matrices of importance are no models of their own.
-    if (!absl::EndsWith(base, kEnding) || HasWord(base, "mmproj") || HasWord(base, "imatrix")) {
-      continue;
-    }
+    if (!absl::EndsWith(base, kEnding) || IsCompanion(base)) continue;
     int index = 0, count = 0;
     const std::string model = ModelOf(file, &index, &count);
     Candidate& candidate = candidates[model];
@@ -146,8 +153,8 @@ absl::StatusOr<std::vector<std::string>> ChooseFiles(const HubReference& referen
   if (reference.variant.empty() && fit.size() > 1) {
     for (absl::string_view recommended : kRecommended) {
       const std::vector<const Candidate*> some = fitting(recommended);
-      if (some.size() != 1) continue;
-      fit = some;
+      if (some.empty()) continue;
+      fit = some;  // of several one is to be named
       break;
     }
   }
@@ -157,8 +164,10 @@ absl::StatusOr<std::vector<std::string>> ChooseFiles(const HubReference& referen
   }
   if (fit.size() > 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("several files of ", reference.repository, " fit '", reference.variant,
-                     "': name one, as in hf:", reference.repository, ":file.gguf", known));
+        absl::StrCat("several files of ", reference.repository,
+                     reference.variant.empty() ? std::string(" could be meant")
+                                               : absl::StrCat(" fit '", reference.variant, "'"),
+                     ": name one, as in hf:", reference.repository, ":file.gguf", known));
   }
   std::vector<std::string> parts;
   for (const auto& [index, part] : fit.front()->parts) parts.push_back(part);

@@ -242,6 +242,16 @@ class HubTest(unittest.TestCase):
         self.assertIn("LM_NETWORK=off; another way to have it: hf download", self.said(self.child(LM_NETWORK="off")))
         self.assertIn("'localhost' is none of the hosts that LM_HOSTS allows", self.said(self.child(LM_HOSTS="127.0.0.1")))
 
+    def test_what_guesses_for_a_model_is_none_itself(self):
+        self.hub({"tiny-Q8_0.gguf": MODEL, "tiny-F16.gguf": b"w", **{f"{kind}-tiny-Q8_0.gguf": b"x" for kind in ("mtp", "eagle3", "dflash", "dspark")}})
+        self.connect().execute(INSERT, ("hf:org/tiny",))
+        self.connect().execute(INSERT, ("hf:org/tiny:Q8_0",))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+
+    def test_of_several_that_are_recommended_one_is_to_be_named(self):
+        self.hub({"a-Q4_K_M.gguf": b"x", "b-Q4_K_M.gguf": b"y", "a-Q8_0.gguf": b"z"})
+        self.fails(self.connect(), "several files of org/tiny could be meant: name one, as in hf:org/tiny:file.gguf; it has a-Q4_K_M, a-Q8_0, b-Q4_K_M", "hf:org/tiny")
+
     def test_the_recommended_one_and_split_ones(self):
         hub = self.hub({"tiny-F16.gguf": b"x", "tiny-Q8_0.gguf": MODEL, "mmproj-Q8_0.gguf": b"y"})
         self.connect().execute(INSERT, ("hf:org/tiny",))

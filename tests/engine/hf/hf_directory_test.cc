@@ -130,6 +130,17 @@ TEST(HfDirectoryTest, APartOfASentencePieceTokenizerThatIsNotFollowedIsRefused) 
        {kReplace, R"({"type":"Split","pattern":{"Regex":"\\d"}})", "\"pattern\""}});
 }
 
+TEST(HfDirectoryTest, APartOfAByteLevelTokenizerThatIsNotFollowedIsRefused) {
+  const std::string nfc = R"({"type":"NFC"})", bytes = R"({"type":"ByteLevel"})";
+  CheckTokenizers(R"({"type":"BPE","merges":[],"vocab":{"a":0,"b":1,"c":2}})",
+                  {{"null", bytes, ""},
+                   {nfc, bytes, ""},
+                   {Sequence("normalizers", {}), bytes, ""},
+                   {Sequence("normalizers", {Sequence("normalizers", {nfc})}), bytes, ""},
+                   {kLowercase, bytes, "normalizer"},
+                   {Sequence("normalizers", {nfc, kLowercase}), bytes, "normalizer"}});
+}
+
 TEST(HfDirectoryTest, APartOfAUnigramTokenizerThatIsNotFollowedIsRefused) {
   const std::string precompiled = R"({"type":"Precompiled","precompiled_charsmap":""})";
   const std::string whitespace = R"({"type":"WhitespaceSplit"})";
