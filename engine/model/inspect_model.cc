@@ -45,6 +45,10 @@ void AddProblem(const absl::Status& status, ModelReport* report) {
   absl::StrAppend(&report->problem, report->problem.empty() ? "" : "; ", status.message());
 }
 
+void AddNote(absl::string_view note, ModelReport* report) {
+  absl::StrAppend(&report->note, report->note.empty() ? "" : "; ", note);
+}
+
 void ReadText(const Metadata& metadata, ModelReport* report) {
   absl::StatusOr<Vocabulary> vocabulary = LoadVocabulary(metadata);
   AddProblem(vocabulary.status(), report);
@@ -52,6 +56,12 @@ void ReadText(const Metadata& metadata, ModelReport* report) {
   report->tokenizer = vocabulary->pre.empty()
                           ? vocabulary->model
                           : absl::StrCat(vocabulary->model, "/", vocabulary->pre);
+  if (vocabulary->model == "gpt2" && vocabulary->pre.empty()) {
+    AddNote(
+        "it does not say how its texts are split (tokenizer.ggml.pre), as old conversions do "
+        "not: tokens and so answers may be worse than the model's",
+        report);
+  }
   report->chat_template = vocabulary->chat_template;
   AddProblem(ChatTemplate::Create(*vocabulary).status(), report);
   AddProblem(Tokenizer::Create(*std::move(vocabulary)).status(), report);
@@ -151,8 +161,9 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, std::optional<
     report.memory_bytes += MemoryOf(tensor);
   }
   if (skipped > 0) {
-    report.note = absl::StrCat("its parts for images and sound are not read: ", skipped,
-                               " tensors, ", skipped_bytes, " bytes");
+    AddNote(absl::StrCat("its parts for images and sound are not read: ", skipped, " tensors, ",
+                         skipped_bytes, " bytes"),
+            &report);
   }
   report.types.assign(types.begin(), types.end());
   std::stable_sort(report.types.begin(), report.types.end(),

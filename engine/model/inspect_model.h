@@ -30,7 +30,7 @@ struct ModelReport {
   // Why it cannot run: all reasons that the keys give; empty where none does. (That a tensor is
   // missing or damaged is found when it is loaded.)
   std::string problem;
-  std::string note;  // what of the file is left out; empty: nothing
+  std::string note;  // what of the file is left out, or is missing; empty: nothing
 
   // 0 where the family is not known.
   int64_t context_length = 0;

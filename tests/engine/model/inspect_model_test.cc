@@ -187,6 +187,22 @@ TEST(InspectModelTest, WhatStaysInTheFileIsNoMemory) {
   EXPECT_EQ(info.parameters * kSize - info.weight_bytes, kInFile);
 }
 
+TEST(InspectModelTest, ASplitThatTheFileDoesNotNameIsNoted) {
+  const std::string path = testing::TempDir() + "/without_pre.gguf";
+  const std::atomic<bool> cancel{false};
+  for (const char* pre : {"", "gpt-2"}) {
+    SmallModel model;
+    model.Set("tokenizer.ggml.model", std::string("gpt2"));
+    model.Set("tokenizer.ggml.merges", std::vector<std::string>{});
+    if (*pre != '\0') model.Set("tokenizer.ggml.pre", std::string(pre));
+    model.Write(path);
+    const auto report = InspectModel(path, DType::kF16, "cpu", cancel);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(absl::StrContains(report->note, "tokenizer.ggml.pre"), *pre == '\0') << report->note;
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(InspectModelTest, PartsForImagesAreNoted) {
   SmallModel model;
   model.tensors["v.blk.0.attn_q.weight"] = {{32, 32}};
