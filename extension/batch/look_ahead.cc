@@ -257,6 +257,7 @@ std::optional<PendingAnswer> LookAhead::TakeForeseen(const CallText& text) {
   const size_t distrusted = distrusted_.size();
   // Others may be alike, and it be a later one's answer that is taken: what is before it has been
   // passed over when the call before came from behind it, too.
+  num_learned_ += found->unknown;
   const int64_t last = std::exchange(place_, found->number);
   last_site_ = found->site;
   num_rows_ = std::max(num_rows_, ++num_taken_of_[last_site_]);
@@ -413,8 +414,11 @@ absl::Status LookAhead::Advance(const CallText& now, bool missed) {
 bool LookAhead::ShouldWalk(bool missed) const {
   const bool idle = 4 * calls_.num_under_way() <= width_;
   if (walk_ == Walk::kFull && idle && calls_.size() < MostAhead()) return CanAffordWalk();
-  if (!dependent_ || calls_.num_ripe() == 0) return false;
-  return (missed || (idle && 4 * calls_.num_ripe() >= width_)) && CanAffordWalk();
+  if (!dependent_) return false;
+  // What the statement has taken the shadow knows, too: where a second pass depends on a first one,
+  // nothing else is left of that.
+  const bool knows_more = calls_.num_ripe() > 0 || num_learned_ > 0;
+  return ((missed && knows_more) || (idle && 4 * calls_.num_ripe() >= width_)) && CanAffordWalk();
 }
 
 // What was remembered the statement has made as well: a first walk to where it is, and a second one
@@ -431,6 +435,7 @@ bool LookAhead::CanAffordWalk() const {
 absl::Status LookAhead::WalkTo(const CallText& now) {
   most_kept_ = 2 * (calls_.size() + calls_.num_kept()) + most_width_;
   calls_.KeepAside();
+  num_learned_ = 0;
   shadow_.statement.Reset();
   walk_ = Walk::kAhead;
   path_.Clear();

@@ -214,6 +214,7 @@ class LookAhead {
   int64_t num_taken_ = 0;                // foreseen calls that were right
   int64_t num_wrong_ = 0;                // that were passed over although they were under way
   int64_t num_missing_ = 0;              // calls that were not foreseen and asked the model
+  int64_t num_learned_ = 0;  // since this walk has begun, taken calls whose answer it did without
   std::optional<CallText> last_;
 };
 

@@ -32,6 +32,8 @@ constexpr absl::string_view kAsker = "sqlite-lm: look-ahead";
 constexpr absl::string_view kForeseen[] = {
     "generate", "generate_json", "lm_try",    "lm_classify", "lm_extract",    "lm_if",
     "lm_score", "lm_embed",      "lm_rerank", "lm_filter",   "lm_similarity", "lm_classify_scores"};
+// SQLite's that are the same all through a statement, although they are not marked so.
+constexpr absl::string_view kConstant[] = {"current_timestamp", "current_date", "current_time"};
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
                                            "lm_render",      "lm_version",  "lm_prompt",
                                            "lm_field_order"};
@@ -358,7 +360,8 @@ class FunctionList {
       const int64_t flags = list.Integer(kFlags);
       // Aggregates are not marked as deterministic, although SQLite's own are.
       function.own = function.own && IsOwnAndInnocuous(name, list.Integer(kBuiltIn) != 0, flags);
-      function.deterministic = function.deterministic && (flags & SQLITE_DETERMINISTIC) != 0;
+      function.deterministic = function.deterministic &&
+                               ((flags & SQLITE_DETERMINISTIC) != 0 || IsOneOf(name, kConstant));
     }
   }
 

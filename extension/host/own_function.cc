@@ -23,7 +23,8 @@ bool IsOwnAndInnocuous(absl::string_view name, bool built_in, int64_t flags) {
   const bool is_json = std::find(std::begin(kJsonFunctions), std::end(kJsonFunctions), name) !=
                        std::end(kJsonFunctions);
   if (sqlite3_libversion_number() < 3'038'000 && is_json) return innocuous;
-  return built_in && (innocuous || name.substr(0, 4) == "json");
+  // They and their operators.
+  return built_in && (innocuous || name.substr(0, 4) == "json" || name == "->" || name == "->>");
 }
 
 }  // namespace lm
