@@ -42,4 +42,5 @@ fi
   done
   echo ".read sql/demo/report.sql"
 } | sqlite3 "$database"
-echo "The table is in $database. Try:  sqlite3 $database '.load $extension' \"SELECT generate('Hello')\""
+echo "The table is in $database. Try:"
+echo "  sqlite3 '$database' '.load $extension' \"SELECT generate('A Python module that reads and writes CSV files.', 'Write a one-line summary.')\""

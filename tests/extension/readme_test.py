@@ -1,7 +1,8 @@
-"""The README's Python and Node snippets do what they say; and so do the demos that run from a shell.
+"""The README's Python, Node and shell snippets answer what they say; and so do the demos that run from a shell.
 
 NODE names Node 22.13 or later; CMake runs NodeTest only where it has found one.
 """
+import json
 import os
 import pathlib
 import pty
@@ -15,6 +16,7 @@ import xml.etree.ElementTree
 import harness
 
 ROOT = harness.MODELS.parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 class Snippet(unittest.TestCase):
@@ -24,12 +26,13 @@ class Snippet(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.environment = {**os.environ, "LM_MODEL": str(ROOT / "sql" / "models" / "debian-notes.gguf")}
 
-    def snippet(self, language):
-        found = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-        self.assertEqual(len(found), 1, f"{language} snippets in README.md")
-        path = "build/release/extension/lm0"
-        self.assertIn(path, found[0])
-        return found[0].replace(path, harness.LM0.removesuffix(".so"))
+    def snippet(self, language, comment):
+        """README's block of that language that ends in a comment, on the library under test; and that comment, the answer."""
+        blocks = [block.rpartition("\n") for block in re.findall(rf"```{language}\n(.*?)\n```", README, re.DOTALL)]
+        found = [(text, last.removeprefix(f"{comment} ")) for text, _, last in blocks if last.startswith(f"{comment} ")]
+        self.assertEqual(len(found), 1, f"{language} snippets with an answer in README.md")
+        text, answer = found[0]
+        return text.replace("build/release/extension/lm0", harness.LM0.removesuffix(".so")), answer
 
     def run_here(self, *command):
         return subprocess.run(command, cwd=self.folder, env=self.environment, text=True, capture_output=True, timeout=100)
@@ -38,15 +41,15 @@ class Snippet(unittest.TestCase):
 class ShellAndPythonTest(Snippet):
     def test_the_first_answer(self):
         """What the README begins with runs, on the model that ships, and gives what it shows."""
-        block = re.search(r"```sql\n.*?```\n", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
-        self.assertGreater(block.count("\n-->"), 3)
+        block = re.search(r"```sql\n.*?```\n", README, re.DOTALL)[0]
+        self.assertGreater(block.count("\n-->"), 2)
         (self.folder / "first.md").write_text(block)
         ran = self.run_here(sys.executable, ROOT / "tests/sql/run_tests.py", "--extension", harness.LM0,
                             "--model", ROOT / "sql/models/debian-notes.gguf", "first.md")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""), ran.stdout)
 
     def test_pictures_are_small_and_whole(self):
-        pictures = re.findall(r"!\[[^]]*\]\((sql/demo/[^)]+\.svg)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+        pictures = re.findall(r"!\[[^]]*\]\((sql/demo/[^)]+\.svg)\)", README)
         self.assertGreater(len(pictures), 0)
         for picture in pictures:
             self.assertLess((ROOT / picture).stat().st_size, 60_000)
@@ -54,6 +57,28 @@ class ShellAndPythonTest(Snippet):
             self.assertGreater(len(texts), 10, picture)
             # What it was drawn on is nobody's business.
             self.assertEqual([text for text in texts if re.search(r"(^|[\s'\"])/\w+/", text)], [], picture)
+
+    def test_what_is_typed_answers_what_is_shown(self):
+        """README's command for the program: its answer there and in the picture, which begins with it, is what the same call gives."""
+        typed, answer = self.snippet("sh", "#")
+        text, system = re.fullmatch(r"sqlite-lm ask '([^']+)' --system '([^']+)'", typed).groups()
+        connection = harness.connect()
+        self.addCleanup(connection.close)
+        model = json.dumps({"model": self.environment["LM_MODEL"]})
+        self.assertEqual(harness.value(connection, "SELECT generate(?, ?, ?)", text, system, model), answer)
+        drawn = self.texts(ROOT / "sql/demo/recording.svg")
+        shown = "".join(drawn[:drawn.index(answer)]) if answer in drawn else drawn
+        self.assertEqual(shown, f"$ {typed}")
+        self.assertIn(f'"{typed}" \\\n', (ROOT / "sql/demo/pictures.sh").read_text())
+        self.assertIn(f"\n{typed}\n", (ROOT / "sql/guide/program.md").read_text(encoding="utf-8"))
+
+    @harness.needs_shell
+    def test_what_the_demo_ends_with_can_be_typed(self):
+        said = re.search(r"\n(echo \"The table is .*)", (ROOT / "sql/demo/run.sh").read_text(), re.DOTALL)[1]
+        _, command = subprocess.run(["bash", "-c", said], text=True, capture_output=True, check=True, cwd=ROOT, env={
+            **self.environment, "database": str(self.folder / "notes.db"), "extension": harness.LM0.removesuffix(".so")}).stdout.splitlines()
+        ran = self.run_here("bash", "-c", command)
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, self.snippet("sh", "#")[1] + "\n", ""), command)
 
     def test_a_terminal_is_drawn(self):
         """record.py draws what a command shows, when it does."""
@@ -79,10 +104,10 @@ class ShellAndPythonTest(Snippet):
         return [text.text for text in xml.etree.ElementTree.parse(self.folder / path).iter("{http://www.w3.org/2000/svg}text")]
 
     def test_python(self):
-        (self.folder / "snippet.py").write_text(self.snippet("python"))
+        text, answer = self.snippet("python", "#")
+        (self.folder / "snippet.py").write_text(text)
         ran = self.run_here(sys.executable, "snippet.py")
-        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        self.assertRegex(ran.stdout, r"\w+ \w+")
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, answer + "\n", ""))
 
     @harness.needs_shell
     def test_overnight(self):
@@ -103,10 +128,10 @@ class ShellAndPythonTest(Snippet):
 
 class NodeTest(Snippet):
     def test_node(self):
-        (self.folder / "snippet.js").write_text(self.snippet("js"))
+        text, answer = self.snippet("js", "//")
+        (self.folder / "snippet.js").write_text(text)
         ran = self.run_here(os.environ["NODE"], "--no-warnings", "snippet.js")
-        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        self.assertRegex(ran.stdout, r"\w+ \w+")
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, answer + "\n", ""))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A model of sqlite-lm for LLM (https://llm.datasette.io), answered in this process.
 
-    llm -m sqlite-lm 'a tool that draws maps of the stars' -s 'Write a one-line summary.'
+    llm -m sqlite-lm 'A Python module that reads and writes CSV files.' -s 'Write a one-line summary.'
     llm -m sqlite-lm 'What is SQLite?' -o model ~/models/qwen.gguf -o max_tokens 80
     llm chat -m sqlite-lm -o model http://gpu-1:8000/v1
 
