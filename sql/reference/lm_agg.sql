@@ -4,7 +4,9 @@
 -- apart; as soon as there is more of it than fits the model's context, that part is under way while SQLite reads
 -- further rows. The answers about parts are combined in as many rounds as it takes. Nothing is left out.
 --
--- options as for lm_summarize(), without `instruction`.
+-- options are those of generate(), and
+--   combine       what to do with the answers about parts, instead of the wording that comes with sqlite-lm
+--   part_tokens   the most tokens of the text in a part, where that is to be less than what fits
 
 CREATE TEMP TABLE reviews(product TEXT, body TEXT);
 WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 200)

@@ -3,6 +3,12 @@
 -- The rows of a job that wait, as requests for somebody else to answer: JSON objects, one a line, in the form of
 -- OpenAI's Batch API. sql/batch_files.md shows who takes them. lm_batch_import() takes the answers.
 --
+-- columns
+--   shard     which file, from 1
+--   lines     in it; 1, where the row is a line
+--   bytes     likewise
+--   text      the line; with `path` the file's path
+--
 -- options
 --   model     what the server calls its model; unless given, as lm_models has it of the job's model. The job is that model's
 --             then: lm_run() with another goes on with it after UPDATE lm_jobs SET model = NULL

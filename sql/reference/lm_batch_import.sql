@@ -3,7 +3,19 @@
 -- The answers to what lm_batch_export() wrote, as the Batch API and `vllm run-batch` give them: in any order, in any
 -- number of files, some missing, some twice. Each is held to the job's constraint and must be the answer to what its
 -- row asks now; one with a NUL character (U+0000) is a failure of its row. A row of the result for each line that no row
--- can take, and one with the sums. option: database.
+-- can take, and one with the sums.
+--
+-- columns
+--   lines     read so far
+--   done      rows that got their answer
+--   failed    rows that failed
+--   again     lines of rows that had their answer, or their failure, already
+--   unbegun   requests that the server did not begin in time: their rows wait
+--   refused   lines that no row can take
+--   refusal   why this one; NULL in the row with the sums
+--
+-- options
+--   database  as for lm_run()
 
 --@ open file notes.db
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, kind TEXT);

@@ -4,7 +4,19 @@
 -- Asks after the batches of lm_batch_submit() that have not ended, and takes the answers of those that have
 -- (lm_batch_import() says how). From any process, any time later, and killed at any moment.
 --
--- options: wait_seconds (0: each is asked once), pause_ms (10000: between two rounds), database
+-- columns, a row for each batch that had not ended
+--   batch      the server's number of it
+--   state      submitted, or ended
+--   status     as the server last said
+--   lines      in it
+--   completed  of these done, as the server says
+--   done, failed, again, unbegun, refused    what lm_batch_import() made of them
+--   note       what went wrong with it; or why a line was refused
+--
+-- options
+--   wait_seconds  how long batches are waited for, a row each time that one is asked; 0: each is asked once
+--   pause_ms      between two rounds of questions; 10000
+--   database      as for lm_run()
 
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, kind TEXT);
 INSERT INTO lm_jobs(name, query, target) VALUES ('sort',

@@ -4,7 +4,34 @@
 -- of 50,000 lines go up, and become batches. Everything is in the table lm_job_batches: a process may be killed at
 -- any moment, and the next call, of whichever process, goes on; a row is in one batch. lm_batch_poll() gets the answers.
 --
--- options: lines, bytes (the most of a batch), retry (failed rows, too), database
+-- columns, a row for each batch
+--   batch     the server's number of it
+--   state     making, submitting, submitted, ended
+--   status    as the server last said
+--   lines     in it
+--   note      what went wrong with it
+--
+-- options
+--   lines, bytes   the most of a batch (50000, 200000000)
+--   retry     true: failed rows, too
+--   database  as for lm_run()
+--
+-- columns of lm_job_batches, an ordinary table beside lm_jobs, there from the first lm_batch_submit() or lm_batch_poll() on
+--   number    the row's own
+--   job       its name
+--   first, last    of its rows in lm_job_rows: their numbers
+--   failed    whether these have failed rows, too
+--   model     its name in lm_models
+--   url       the server's address
+--   key       what the server's own lists know it by
+--   state     making, submitting, submitted, ended
+--   file, batch    the server's numbers
+--   lines     in it
+--   status    as the server last said
+--   note      what went wrong with it
+--   worker, lease  who is at it, and until when (milliseconds since 1970)
+--   changed   when it last was (UTC)
+-- To forget a batch: DELETE FROM lm_job_batches, or UPDATE lm_job_batches SET state = 'ended'.
 
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, kind TEXT);
 INSERT INTO lm_jobs(name, query, target) VALUES ('sort',

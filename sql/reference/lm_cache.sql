@@ -1,7 +1,19 @@
 -- lm_cache: the prefixes of prompts that this database has in the running models' caches
 --
--- A tree: a row is a part that does not fork; parent is the row it goes on from, tokens the length of
--- the prefix to its end, own_tokens and bytes are its own. place is 'memory', or 'store' for a file of lm_settings('prefix_store').
+-- A tree: prompts that begin alike share what they have in common, and part from there. A row is a part that does not fork.
+--
+-- columns
+--   model       its name in this connection, else its path
+--   prefix      the row's number
+--   parent      the row that it goes on from; NULL: none
+--   tokens      of the prefix up to its end
+--   own_tokens  of these the row's own
+--   bytes       that its own tokens take
+--   hits        how many prompts have found it
+--   last_used   when one did last, or when it was made (UTC)
+--   text        how its own tokens begin, without control tokens
+--   lora        the adapters that it was computed with, as the option of that name has them (NULL: none); it is for prompts with these
+--   place       'memory', or 'store' for a file of lm_settings('prefix_store'), which has no parent, hits and last_used
 
 SELECT count(*) FROM lm_cache;
 --> 0

@@ -3,6 +3,24 @@
 -- A cascade: a small model answers lm_if, lm_classify or lm_extract, and where it finds its own answer less probable than `below`, a
 -- large one is asked instead: {"model":"small","escalate":{"model":"large","below":0.9}}. lm_calibrate asks both about a sample of the rows
 -- and says which number makes the cascade agree with the large model as often as you want, and how many rows it then hands on.
+-- The SELECT has an id and a text; `function` is lm_if, lm_classify or lm_extract, `argument` its second one.
+--
+-- columns
+--   below          the number, for `escalate`: what the small model finds less probable is handed on. Where none is enough, the one with
+--                  the best agreement
+--   agreement      share of the sample whose answers then are the large model's, handed on or not
+--   agreement_low  what that is at least among all rows, with 95% certainty
+--   escalated      share of the sample that is handed on
+--   alone          share that agrees where nothing is
+--   rows           of the sample that both have answered
+--   options        JSON: what to call the function with
+--
+-- options are those of the function, for both models, and
+--   escalate       {"model":"large"}: the model that is right
+--   agreement      the share that is wanted; 0.95
+--   sample         how many rows, drawn from all, the same ones in each call; 200
+--   instruction    of lm_classify
+--   curve          true: a row for each number that makes a difference
 
 -- The large model is the one that ships; the small one is the same in four bits.
 SELECT lm_convert('$MODEL', '$TMP/small.gguf', 'Q4_0') ->> 'bytes' > 0;

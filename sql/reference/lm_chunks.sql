@@ -2,6 +2,13 @@
 --
 -- A long text in pieces that a model can take. They end with paragraphs, sentences or words, and have at most `max_tokens`
 -- tokens (256 unless given), but for a single character that takes more: it is a piece by itself. With `overlap`, a piece repeats about that many tokens of the one before.
+-- Of the options it takes `model`: whose tokens are meant.
+--
+-- columns
+--   n       counts from 1
+--   chunk   the piece
+--   start   its first character, as substr() counts
+--   tokens  of the piece
 
 CREATE TEMP TABLE article(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO article(body) VALUES

@@ -1,6 +1,12 @@
 -- lm_classify(text, labels [, instruction [, options]])  ->  TEXT
 --
 -- One of the labels. The model can say nothing else, so the result needs no cleaning.
+--
+-- options are those of generate(), and
+--   multi      true: all labels that apply, as a JSON array in their order
+--   threshold  of multi: a label applies where a yes is more probable; 0.5
+--   scores     true: a JSON object from each label to its probability
+--   escalate   {"model":"large","below":0.9}: where the model finds its label less probable, the large one is asked (lm_calibrate)
 
 CREATE TEMP TABLE letters(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO letters(body) VALUES ('The lamp broke after a day.'), ('Do you ship to Norway?'), (NULL);

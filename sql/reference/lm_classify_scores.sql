@@ -2,6 +2,10 @@
 --
 -- How probable each label is as lm_classify's answer, by the model's logits: they sum to 1. Where labels begin alike ("libs",
 -- "libdevel"), the model is asked again behind what they have in common. Rows come in the order of `labels`.
+--
+-- columns
+--   label        as it was given
+--   probability  from 0 to 1
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES

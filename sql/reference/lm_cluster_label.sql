@@ -1,7 +1,11 @@
 -- lm_cluster_label(text [, options])  ->  aggregate: TEXT
 --
--- What the texts of a group have in common, in a few words: lm_agg with an instruction that asks for that. `instruction` says it in
--- other words, and with `choices` the label is one of those.
+-- What the texts of a group have in common, in a few words: lm_agg with an instruction that asks for that.
+--
+-- options are those of generate() (with `choices` the label is one of those), and
+--   instruction   asks in other words
+--   combine       what to do with the answers about parts, instead of the wording that comes with sqlite-lm
+--   part_tokens   the most tokens of the text in a part, where that is to be less than what fits
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES

@@ -1,6 +1,14 @@
 -- lm_convert(source, destination, type [, options])  ->  JSON
 --
 -- A model, a GGUF file or a Hugging Face directory, as a GGUF file of type F32, F16, BF16, Q8_0, Q6_K, Q4_0 or Q4_K_M.
+--
+-- options
+--   texts       an array: of these the perplexity before and after
+--   importance  an array of other texts: what they multiply much is made more exact
+--   threads     0: all that this process may use
+--
+-- The object has tensors, source_bytes and bytes; of texts perplexity_before and perplexity_after.
+
 WITH made(report) AS MATERIALIZED (SELECT lm_convert('$MODELS/qwen3-f32.gguf', '$TMP/small.gguf', 'Q8_0'))
   SELECT report ->> 'tensors' > 20, report ->> 'bytes' < report ->> 'source_bytes' FROM made;
 --> 1|1

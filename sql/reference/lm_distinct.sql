@@ -1,8 +1,17 @@
 -- lm_distinct(select_sql [, options])  ->  id, text, same_as, similarity
 --
--- Which rows say what an earlier one has said. The SELECT has an id and a text; same_as is the id of the row that a row is like, its
--- own where it is like none before it. Texts are alike where the cosine of their embeddings is at least `threshold` (0.9; what a good
--- one is, depends on the model).
+-- Which rows say what an earlier one has said: texts are alike by the cosine of their embeddings. The SELECT has an id and a text.
+--
+-- columns
+--   id           what the SELECT gave
+--   text         likewise
+--   same_as      the id of the row that it is like, of those that are like none before them; its own where it is one of these; NULL where the
+--                text is NULL, or failed
+--   similarity   to that row, from -1 to 1
+--
+-- options (beside them model, on_error and on_overflow, as in generate())
+--   threshold    how alike they must be; 0.9, but what a good one is depends on the model
+--   pooling, task, dimensions    as in lm_embed
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES

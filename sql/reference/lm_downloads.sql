@@ -1,8 +1,19 @@
 -- lm_downloads(source, path, bytes, total, resumed, state, error, began, seconds)
 --
--- The models that this process downloads, or has downloaded: a row for each file, to be read from another connection
--- while the INSERT runs. state: waiting (for another process that downloads it), running, done, failed.
+-- The models that this process downloads, or has downloaded: a row for each file, the oldest first, to be read from another connection
+-- while the INSERT runs.
 --   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0');
+--
+-- columns
+--   source    what was asked for
+--   path      where the file will be, or is
+--   bytes     that are there
+--   total     that there will be; NULL while it is not known
+--   resumed   those of bytes that were there before
+--   state     waiting (for another process that downloads it), running, done, failed
+--   error     why it failed; else NULL
+--   began     when (UTC)
+--   seconds   since, or until its end
 
 SELECT count(*) FROM lm_downloads;
 --> 0

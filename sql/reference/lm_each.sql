@@ -2,6 +2,15 @@
 --
 -- Many prompts at once: they decode together, which is the quick way for more than a few rows.
 -- `prompts` is a JSON array of strings; key is a prompt's index in it.
+--
+-- columns
+--   key            the prompt's index in the array, from 0
+--   value          the answer; NULL where the prompt is NULL, or failed
+--   error          why it failed; else NULL
+--   finish         stop (the model ended, or a stop string came), length (max_tokens), context (full), error
+--   tokens_in      of the prompt
+--   tokens_cached  of these found in the prefix cache
+--   tokens_out     of the answer
 
 SELECT key, error FROM lm_each('["Name a colour.", "Name an animal."]', 'Answer in one word.', '{"max_tokens":4}');
 --> 0|NULL

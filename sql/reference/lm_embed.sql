@@ -1,14 +1,18 @@
 -- lm_embed(text [, options])  ->  BLOB of float32
 --
 -- The text as a vector: the model's hidden states after the output norm, pooled into one.
+--
+-- options (beside them model, timeout_ms, on_error and on_overflow, as in generate())
+--   pooling     "mean": of all tokens; "last": the last one; "cls": the first; by default what the model's file says, else the mean
+--   task        "query", "document", "classification", "clustering", "similarity": what the text is for
+--   dimensions  so many numbers: the first ones, for models that may be cut ("Matryoshka"); brought to length 1 behind that
+--   normalize   true (the default): to length 1
 
 -- As many numbers as the model is wide, four bytes each.
 SELECT typeof(lm_embed('rain all day')), length(lm_embed('rain all day')) % 4;
 --> blob|0
 
--- pooling: the "mean" of all tokens, the "last" one or the first ("cls"); by default what the model's
--- file says, or the mean. normalize: to length 1 (the default). dimensions: the first so many numbers, for
--- models that may be cut ("Matryoshka"); brought to length 1 behind that.
+-- The first 16 of them; and another pooling.
 SELECT length(lm_embed('rain', '{"dimensions":16}'));
 --> 64
 SELECT lm_embed('rain') = lm_embed('rain', '{"pooling":"mean","normalize":true}'),

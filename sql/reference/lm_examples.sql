@@ -2,6 +2,11 @@
 --
 -- Questions with the answers that one would like to have (few-shot examples). The model reads them between the system prompt
 -- and each prompt, as a conversation that went so: the same for all rows, and so computed once. A set belongs to the connection.
+--
+-- columns
+--   name    the set's: {"examples":"mood"}
+--   prompt  a question, as a row would be asked it
+--   answer  what the model should say
 
 CREATE TEMP TABLE reviewed(body TEXT, label TEXT);
 INSERT INTO reviewed VALUES ('It broke on the first day.', 'complaint'), ('I use it every morning.', 'praise'), ('Where is the switch?', 'question');

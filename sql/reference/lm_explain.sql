@@ -7,8 +7,25 @@
 -- max_seconds, max_total_tokens and max_cost beside it bound what the sample may take; what then has no answer is left out of
 -- it, and where nothing has one, the reason is the error. Where the query calls functions, all other options stand in the calls.
 --
--- answer_tokens: an answer without a constraint is taken to be as long as this engine's were (once three of them have come to
--- their own end); any other, and the first ones, to have max_tokens; of choices the longest.
+-- columns, a row for each model
+--   model                    its name in this connection, else its path
+--   rows                     calls, or rows of id, prompt and system
+--   prompts                  those that differ: equal ones are generated once
+--   tokens                   of these prompts
+--   tokens_shared            of these in a prefix that another prompt has, too: computed once
+--   tokens_stored            of the others those that lm_settings('prefix_store') has: read instead of computed
+--   answer_tokens            an answer without a constraint is taken to be as long as this engine's were (once three of them have come to
+--                            their own end); any other, and the first ones, to have max_tokens; of choices the longest; lm_if's has none
+--   prefill_seconds, decode_seconds, seconds     of each phase, and together; NULL on a GPU, and for a server, before there is a sample or a past
+--   basis                    'measured': from what this engine has reached before; 'ceilings': 40% of what the machine can do at most;
+--                            'sample'; of a server 'tokens' (its option tokenizer counts them) or 'guessed tokens' (four bytes each)
+--   cost_in, cost_out        what prompts and answers come to at the model's price_in and price_out; NULL without
+--   field_order              JSON: of lm_prompt's fields at {{*}}, the order in which the rows share most; NULL elsewhere
+--   tokens_shared_ordered    tokens_shared, if that were the order
+--
+-- options (the others are generate()'s, for a query of id, prompt and system; calls have theirs with them)
+--   sample                   how many of the prompts to ask for; 0
+--   max_seconds, max_total_tokens, max_cost     what the sample may take
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO reviews(body) VALUES ('good'), ('bad'), ('good'), (NULL), ('I do not know');

@@ -1,6 +1,9 @@
 -- lm_extract(text, schema [, options])  ->  JSON
 --
 -- What the text says, in the schema's fields; null where it does not tell. A field in `required` is never null.
+--
+-- options are those of generate(), and
+--   escalate   {"model":"large","below":0.9}: where the model finds its answer less probable, the large one is asked (lm_calibrate)
 
 CREATE TEMP TABLE notes(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO notes(body) VALUES ('Ada Lovelace, born in London in 1815.'), ('Nobody knows when Homer lived.');

@@ -2,6 +2,9 @@
 --
 -- lm_if, by the name that it has in a WHERE. Rows are looked at ahead of the statement, so that many are asked about together,
 -- and what generates behind it runs while the filter of later rows does (lm_stats.foreseen counts the calls).
+--
+-- options are those of generate(), and
+--   escalate   {"model":"large","below":0.9}: where the model finds its answer less probable, the large one is asked (lm_calibrate)
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES

@@ -1,6 +1,9 @@
 -- lm_if(text, question [, options])  ->  0 or 1
 --
 -- Whether the model says yes. It decides by the logits of yes and no, without a decode step.
+--
+-- options are those of generate(), and
+--   escalate   {"model":"large","below":0.9}: where the model finds its answer less probable, the large one is asked (lm_calibrate)
 
 CREATE TEMP TABLE letters(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO letters(body) VALUES ('The lamp broke after a day.'), ('Do you ship to Norway?'), (NULL);

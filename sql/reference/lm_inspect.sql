@@ -3,6 +3,25 @@
 --       kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 --
 -- What a model file, or a Hugging Face directory, holds and what it takes to run it. Nothing is loaded.
+--
+-- columns
+--   name                what the file calls its model
+--   family              its architecture, general.architecture
+--   parameters          how many
+--   bytes               of the file, or files
+--   types               JSON: the bytes of the tensors of each type
+--   context             tokens that it was trained for
+--   layers, hidden      how many, and how wide
+--   vocabulary          tokens that it knows
+--   tokenizer           the kind, as tokenizer.ggml.model has it
+--   template            what people call its chat template (chatml, llama3, ...; jinja for any other); NULL: it reads the plain prompt
+--   kv_bytes_per_token  of the cache, for each token of a row's prompt and answer that it shares with no other
+--   state_bytes         for each row of a recurrent model
+--   memory_1, memory_16, memory_64   bytes of weights, and of the cache for so many rows of `tokens` tokens (2048, or the context where that
+--                       is less) that share nothing: what they need to run together
+--   problem             why it cannot run; NULL: nothing in its keys is against it
+--   note                what of the file is left out, as images' and sounds' parts are; else NULL
+-- Keys and values are those of lm_settings' kv_type and device.
 
 -- Its family and size, and that nothing keeps it from running.
 SELECT family, parameters > 0, context >= 512, layers > 0, template, problem

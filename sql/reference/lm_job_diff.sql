@@ -1,7 +1,14 @@
 -- lm_job_diff(job_a, job_b)  ->  id, a, b, same, state_a, state_b, tokens_a, tokens_b
 --
 -- Two jobs over the same rows, answer beside answer: another instruction, another model, before a big run. A row for each
--- id that one of them has; `same` is NULL where one has no answer, and its state says why. Nothing is run.
+-- id that one of them has. Nothing is run.
+--
+-- columns
+--   id                  the row's, as the queries gave it
+--   a, b                the answers
+--   same                1 where they are the same text, 0 where not, NULL where one has no answer: its state says why
+--   state_a, state_b    waiting, running, done, failed; NULL: the job has no such row
+--   tokens_a, tokens_b  what the row took, its prompt included
 
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO notes(body) VALUES ('rain all day'), ('a new bicycle'), ('bread, butter, jam'), ('bread, butter, jam');

@@ -5,20 +5,37 @@
 -- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database (INSERT INTO a.lm_jobs: in
 -- the attached database a); they are ordinary tables, and any program can read them. lm_run() works on them.
 -- (That one INSERT is one into a virtual table, to whose RETURNING SQLite gives only what was given: no rowid, no times.)
+--
+-- columns of lm_jobs
+--   name     the job's, for lm_run()
 --   query    SELECT id, prompt [, system]: asked once, when the job first runs
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
 --   system   the system prompt of rows without one of their own
 --   options  those of generate(). on_error: "null" unless given here or in lm_settings: a row that fails has its error in
 --            lm_job_rows, and the target is not run for it; "json": the target is run, :value is lm_try's object, :error the
 --            text; "error": the first failure ends the run
---   model, total, began, ended   set by lm_run(); all times are UTC. A job that is made with a total is
---            refused, unless its lm_job_rows are there
+--   created  when (UTC, as all times here)
+--   model, total, began, ended   set by lm_run(): the model that the job was begun with, its rows, when the query was asked, when no row was
+--            left. A job that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
 --            stopped: 'stopped: ...', by a budget or by max_errors; `ended` is NULL then
--- With an answer its question is kept: prompt_version is a digest of prompt, system prompt and options, model one of the
--- model's file. `vanished` says since when the query gives a row no more: lm_run(job, '{"refresh":true}') found it so.
--- What is wrong with options is said when they are written. A query is asked once: a later change is an error, unless
--- the same UPDATE sets total = NULL, and so begins anew.
+--
+-- columns of lm_job_rows
+--   number   the row's place in the query
+--   job      its name
+--   id, prompt, system   what the query gave
+--   state    waiting, running, done, failed
+--   value    the answer
+--   error    why there is none; else NULL
+--   finish, tokens_in, tokens_cached, tokens_out   as in lm_each
+--   attempts   how often a run has claimed it
+--   worker, lease   who has claimed it, and until when (milliseconds since 1970)
+--   answered   when it was done, or failed
+--   prompt_version, model   to what that is the answer: a digest of prompt, system prompt and options, and one of the model's file
+--   vanished   since when the query does not give the row any more: lm_run(job, '{"refresh":true}') found it so
+--
+-- What is wrong with options is said when they are written (lm_check_job(system, options), which this connection's triggers on lm_jobs
+-- call, says it). A query is asked once: a later change is an error, unless the same UPDATE sets total = NULL, and so begins anew.
 
 SELECT count(*) FROM lm_jobs;
 --> 0

@@ -1,8 +1,20 @@
 -- lm_match(left_sql, right_sql, question [, options])  ->  left_id, right_id, left_text, right_text, similarity, probability
 --
--- A join whose condition is a question about both texts. Each SELECT has an id and a text; for each row on the left the `candidates`
--- (5) rows on the right whose embeddings are most like its own are asked about, and those to which the model rather says yes than no
--- (`threshold`, 0.5) are rows. {"candidates":0} asks about all pairs.
+-- A join whose condition is a question about both texts. Each SELECT has an id and a text. For each row on the left the rows on the
+-- right whose embeddings are most like its own are asked about, and those to which the model rather says yes than no are rows.
+--
+-- columns
+--   left_id, right_id      what the SELECTs gave
+--   left_text, right_text  likewise
+--   similarity             of the two embeddings, from -1 to 1; with fts5 the score of bm25, which has no bound
+--   probability            of a yes
+--
+-- options are those of lm_if but for escalate, and
+--   threshold              a pair is a row where a yes is more probable; 0.5
+--   candidates             rows on the right that are asked about for each on the left; 5. 0: all
+--   blocking               "embeddings"; "fts5": those that have the most words in common, without embeddings
+--   embed_model            the model that embeds. `model` is asked the question: with a model that only embeds, name it here and another there
+--   pooling, task, dimensions   as in lm_embed
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES

@@ -2,6 +2,16 @@
 --
 -- The generations that are remembered. An answer is a function of model, prompt and options (at a temperature
 -- the seed says what is drawn, and is 0 where none is given), so it is generated once; {"cache": false} opts out.
+--
+-- columns
+--   model    its name in this connection, else its path; empty in a row of the memo's file that is damaged, or not ours, and never used
+--   prompt   what was said: the system prompt first, a line each, without the template's words
+--   answer   NULL: a vector, or a reranker's score
+--   options  those that change an answer
+--   tokens   of the prompt and the answer
+--   hits     generations that it has spared since it came into this process's memory
+--   bytes    that it takes there
+--   created, used     when (UTC), and when last
 
 SELECT generate('one', NULL, '{"max_tokens":4}') = generate('one', NULL, '{"max_tokens":4}');
 --> 1

@@ -1,7 +1,26 @@
--- temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device, bytes, status, constraints)
+-- temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device, bytes, status, constraints, pack_cache,
+--                device_reason)
 --
--- The models of this connection, by name. A row is checked when it is written and loaded at its
--- first use; until then the columns from architecture on are NULL.
+-- The models of this connection, by name. A row is checked when it is written and loaded at its first use.
+--
+-- columns; SELECT * and INSERT without names mean the first two
+--   name           for {"model":"..."}; 'default' answers where a call names nobody
+--   path           a GGUF file, a directory of Hugging Face's, hf:owner/name:quantisation, a server's address or a JSON array of several
+--   options        JSON: how it is loaded (below, and sql/guide/settings.md), or how the server is spoken to (sql/guide/remote.md)
+-- these are read only, and NULL until the model is in use:
+--   architecture   its family
+--   parameters     how many
+--   quantisation   the type that most bytes of its weights have
+--   context        tokens: the longest prompt and answer together
+--   device         where it runs
+--   device_reason  why not on the GPU that there is; NULL: nothing is to be said
+--   bytes          of its weights, adapters included
+--   pack_cache     what became of lm_settings('pack_cache'): written, mapped, read (where the system does not promise to keep it), or why it
+--                  was of no use
+--   status         ready; or why a server did not answer when the row was written
+--   constraints    of a server, JSON: for each kind kept, or why it is not believed, or null while nothing is known
+--
+-- options of a model: sql/guide/settings.md has them all. Below are those that want an example.
 
 INSERT INTO temp.lm_models(name, path) VALUES ('small', '$MODEL');
 SELECT name, architecture FROM temp.lm_models WHERE name = 'small';

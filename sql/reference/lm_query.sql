@@ -1,6 +1,18 @@
 -- lm_query(select_sql [, options])  ->  id, value, error, finish, tokens_in, tokens_cached, tokens_out
 --
 -- Reads the rows of a SELECT id, prompt [, system], and answers them together, in its order.
+--
+-- columns
+--   id             what the SELECT gave
+--   value          the answer; NULL where the prompt is NULL, or failed
+--   error          why it failed; else NULL
+--   finish         stop (the model ended, or a stop string came), length (max_tokens), context (full), error
+--   tokens_in      of the prompt
+--   tokens_cached  of these found in the prefix cache
+--   tokens_out     of the answer
+--
+-- options are those of generate(), and
+--   order          "query" (the default): rows come in its order; "finished": each as soon as it is done
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO reviews VALUES (11, 'it flies'), (12, NULL), (15, 'it tore');

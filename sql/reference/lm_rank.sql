@@ -2,6 +2,15 @@
 --
 -- Which of many texts answer a query best. `texts` is a JSON array; key is a text's index in it. Each is asked about by itself, all
 -- together, and its score is the probability of a yes, from the logits. A model that is made for ranking (lm_rerank) gives its own.
+--
+-- columns
+--   rank    1 is the best
+--   key     the text's index in the array, from 0
+--   value   the text
+--   score   from 0 to 1; NULL of a tournament
+--
+-- options are those of generate(), and
+--   method  "pointwise": each text by itself; "pairwise": two at a time, a tournament
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES

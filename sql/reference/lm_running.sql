@@ -8,7 +8,26 @@
 --   threading.Thread(target=worker.execute, args=("UPDATE notes SET y = generate(body)",)).start()
 --   watcher.execute("SELECT sql, done, tokens_per_second FROM lm_running").fetchall()
 --   watcher.execute("DELETE FROM lm_running")
--- Of other processes those of the same user are seen (column process; their ids are larger).
+-- Of other processes those of the same user are seen (their ids are larger).
+--
+-- columns
+--   id                 for DELETE
+--   kind               statement; job: one that runs lm_run(); load: a model that is being read
+--   process            its number, getpid()
+--   connection         its number in that process
+--   sql                the statement's text, without the values of its parameters
+--   name               the job's, or the model's file's
+--   total              the rows that there will be, where anybody knows: of lm_each and jobs; else NULL
+--   done, failed       the rows it has been answered (of lm_summarize and its kin the parts, of lm_stream the tokens, of a job all of its
+--                      rows, whoever has run them); a row that SQLite evaluates twice counts twice
+--   foreseen           of these, what look-ahead had asked for before SQLite came to the row
+--   tokens_per_second  generated for it, over all of `seconds`
+--   eta_seconds        where the total is known
+--   seconds            since it began
+--   waiting_for        model; load: a model; network: a batch of a Batch API; lock: another's on the job's database; others: rows of the
+--                      job that other runs have claimed; NULL: it is SQLite's turn, or the host's
+--   hint               why it is answered row by row; SQLite's log has it, too
+--   began              when (UTC)
 
 -- Nothing that waits for a model.
 SELECT id FROM lm_running;

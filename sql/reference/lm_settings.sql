@@ -1,14 +1,26 @@
 -- temp.lm_settings(key, value, default_value, source)
 --
--- This connection's defaults. All keys are always there; `value` is what holds. default_value and
--- source ('lm_settings', 'default', 'database') are hidden: SELECT * shows the first two.
---   model       a name of lm_models, or a path      threads     of the CPU
---   device      cpu, cuda:0, cuda:0+cuda:1, ...     memo        the file that keeps answers
---   kv_bytes    cap of a model's KV cache           memo_bytes  what it may hold: 1 GiB
---   kv_type     auto, f16, int16, int8, f32         salt        whose prefix cache: the database file's
+-- This connection's defaults. All keys are always there.
+--
+-- columns; SELECT * and INSERT without names mean the first two
+--   key
+--   value          what holds; NULL sets it to the default
+--   default_value  what holds where nobody has set it
+--   source         lm_settings, default, or database (its own salt)
+--
+-- keys
+--   model       a name of lm_models, or a path
+--   threads     of the CPU
+--   device      cpu, cuda:0, cuda:0+cuda:1, ...
+--   kv_bytes    cap of a model's KV cache
+--   kv_type     auto, f16, int16, int8, f32
 --   pack_cache  a folder of packed weights, which the next process maps: in lm_models.pack_cache what
 --               became of it ($LM_PACK_CACHE; else none)
---   prefix_store  a folder in which prompts' shared beginnings outlive the process (none); prefix_store_bytes: 4 GiB
+--   prefix_store        a folder in which prompts' shared beginnings outlive the process (none)
+--   prefix_store_bytes  what it may hold: 4 GiB
+--   memo        the file that keeps answers
+--   memo_bytes  what it may hold: 1 GiB
+--   salt        whose prefix cache: the database file's
 --   lookahead   'on', 'off': whether generate() looks ahead
 --   network     'on', 'off': whether models on the network are asked
 --   system      the system prompt of calls that give none

@@ -2,6 +2,12 @@
 --
 -- An answer as it is made, one row a token; each row is there before the next token is computed. Tokens that were
 -- guessed right (the option `speculate`) come several at a time.
+--
+-- columns
+--   piece    the text that has become certain: whole characters only, so empty where a token ends within one, or where a stop string may begin
+--   token    its id; NULL in a last row that brings text which was held back
+--   logprob  the natural logarithm of the probability that the model gave it; NULL where a constraint left no choice
+--   ms       from the call to the token
 
 SELECT count(*) > 0, min(ms) > 0, max(logprob) <= 0 FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
 --> 1|1|1

@@ -1,6 +1,11 @@
 -- lm_summarize_agg(text [, options])  ->  TEXT, an aggregate
 --
--- What the rows of a group say, in short: lm_agg() with the instruction of lm_summarize(), and its options.
+-- What the rows of a group say, in short: lm_agg() with the instruction of lm_summarize().
+--
+-- options are those of generate(), and
+--   instruction   instead of 'Summarise the text.'
+--   combine       what to do with the answers about parts, instead of the wording that comes with sqlite-lm
+--   part_tokens   the most tokens of the text in a part, where that is to be less than what fits
 
 CREATE TEMP TABLE log(day INTEGER, line TEXT);
 WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 300)
