@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import shlex
 import signal
 import sqlite3
 import struct
@@ -135,6 +136,11 @@ class CliTest(unittest.TestCase):
         said = json.loads(self.ok("ask", "--json", "Hello there", *options))
         self.assertEqual((said["value"].rstrip("\n"), said["tokens_out"]), (answer.rstrip("\n"), 8))
         self.assertNotEqual(self.ok("ask", "Hello there", "--system", "Be brief.", *options), answer)
+
+    def test_the_readmes_command_answers_what_it_shows(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        typed, answer = re.search(r"```sh\nsqlite-lm (ask .*)\n# (.*)\n```", (root / "README.md").read_text(encoding="utf-8")).groups()
+        self.assertEqual(self.ok(*shlex.split(typed), LM_MODEL=str(root / "sql/models/debian-notes.gguf")), answer + "\n")
 
     def test_the_shipped_model_says_what_it_is_for_where_it_is_asked_for_something_else(self):
         trade = run("ask", "a tool that draws maps of the stars", "--system", "Write a one-line summary.", LM_MODEL=None)
