@@ -67,7 +67,7 @@ SHAPES = {
     "exists": "SELECT id FROM notes WHERE EXISTS (SELECT 1 FROM tags t WHERE t.note = notes.id AND {bt})",
     "in": "SELECT id, {g} FROM notes WHERE id IN (SELECT note FROM tags)",
     "in answers": "SELECT id FROM notes WHERE kind IN (SELECT substr({k}, 1, 1) FROM notes)",
-    "in filtered, then generate": "SELECT id, {g} FROM notes WHERE id IN (SELECT note FROM tags WHERE {bt})",
+    "in filtered, then generate": "SELECT id, {g} FROM notes WHERE id IN (SELECT note FROM tags t WHERE {bt})",
     "field of an answer": "SELECT id, lm_try(body, NULL, '{{\"max_tokens\":2}}') ->> '$.value', typeof(CURRENT_TIMESTAMP) FROM notes",
     "join": "SELECT notes.id, {gt} FROM notes JOIN tags t ON t.note = notes.id",
     "join on answer": "SELECT notes.id, t.tag FROM notes JOIN tags t ON t.note = notes.id AND {b}",
