@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/model/model.h"
 #include "engine/runtime/generation_options.h"
+#include "engine/runtime/memo_scan.h"
 #include "engine/runtime/remembered_answer.h"
 #include "engine/runtime/request.h"
 
@@ -58,6 +59,7 @@ struct TextRequest {
   bool stream = false;          // kGenerate: as RequestSpec::stream
   bool wants_logprob = false;   // with it: as RequestSpec::wants_logprob
   absl::string_view salt = {};  // whose prefix cache
+  std::shared_ptr<MemoScan> scan = {};  // MemoAccess::scan
 };
 
 // Thread-safe.

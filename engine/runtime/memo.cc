@@ -51,8 +51,13 @@ void FinishWith(Request& request, const Generation& result, bool shared) noexcep
 // One generation under way, and those who wait for it. It listens to the generator's request.
 class Memo::Flight : public RequestListener, public std::enable_shared_from_this<Flight> {
  public:
-  Flight(Memo* memo, const Generator* generator, MemoKey key, std::shared_ptr<MemoStore> store)
-      : memo_(memo), generator_(generator), key_(std::move(key)), store_(std::move(store)) {}
+  Flight(Memo* memo, const Generator* generator, MemoKey key, std::shared_ptr<MemoStore> store,
+         std::shared_ptr<MemoScan> scan)
+      : memo_(memo),
+        generator_(generator),
+        key_(std::move(key)),
+        scan_(std::move(scan)),
+        store_(std::move(store)) {}
 
   void OnFinished(const Request& work) noexcept override {
     const Generation& result = work.result();
@@ -134,7 +139,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
                               result.first_choices, result.tokens_in, result.tokens_out,
                               result.embedding};
       if (store_ != nullptr) store_->Add(key_, answer);
-      memo_->Remember(key_, std::move(answer));
+      memo_->Remember(key_, std::move(answer), scan_);
     } catch (...) {  // no memory: then it is not remembered
     }
   }
@@ -142,6 +147,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   Memo* const memo_;
   const Generator* const generator_;  // finishes its requests before it goes
   const MemoKey key_;
+  const std::shared_ptr<MemoScan> scan_;  // of who asked first
   // Guarded by memo_->mutex_.
   std::shared_ptr<MemoStore> store_;  // null where nobody waits any more
   std::shared_ptr<Request> work_;
@@ -186,7 +192,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   std::shared_ptr<Request> hit;
   {
     absl::MutexLock lock(&mutex_);
-    if (const RememberedAnswer* answer = Recall(*key)) {
+    if (const RememberedAnswer* answer = Recall(*key, access.scan)) {
       ++stats_[model].Of(salt).hits;
       hit = Hit(std::move(spec), *answer);
     } else if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
@@ -208,7 +214,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   if (stored.has_value()) {
     ++stats_[model].Of(salt).hits;
     std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
-    Remember(*key, *std::move(stored));
+    Remember(*key, *std::move(stored), access.scan);
     return request;
   }
   if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
@@ -216,7 +222,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     return Join(flight, std::move(spec));
   }
   ++stats_[model].Of(salt).misses;
-  auto flight = std::make_shared<Flight>(this, &generator, *key, store);
+  auto flight = std::make_shared<Flight>(this, &generator, *key, store, access.scan);
   if (alone) return SubmitRequest(generator, std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
   // It may be done before this returns, and then waits for the mutex.
@@ -228,7 +234,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
 void Memo::Add(const MemoKey& key, RememberedAnswer answer, const MemoAccess& access) {
   if (access.store != nullptr) access.store->Add(key, answer);
   absl::MutexLock lock(&mutex_);
-  Remember(key, std::move(answer));
+  Remember(key, std::move(answer), access.scan);
 }
 
 std::shared_ptr<Request> Memo::Hit(RequestSpec spec, const RememberedAnswer& answer) {
@@ -255,41 +261,41 @@ std::shared_ptr<Request> Memo::Join(const std::shared_ptr<Flight>& flight, Reque
   return request;
 }
 
-const RememberedAnswer* Memo::Recall(const MemoKey& key) {
+const RememberedAnswer* Memo::Recall(const MemoKey& key, const std::shared_ptr<MemoScan>& scan) {
   auto found = entries_.find(key);
   if (found == entries_.end()) return nullptr;
   ++found->second.hits;
   found->second.used = absl::Now();
-  std::list<const MemoKey*>& by_use = ShelfOf(found->second.answer).by_use;
-  by_use.splice(by_use.begin(), by_use, found->second.place);
+  ShelfOf(found->second.answer).Use(found->second.place, scan);
   return &found->second.answer;
 }
 
-void Memo::Remember(const MemoKey& key, RememberedAnswer answer) {
+void Memo::Remember(const MemoKey& key, RememberedAnswer answer,
+                    const std::shared_ptr<MemoScan>& scan) {
   const int64_t bytes = key.bytes() + answer.bytes() + static_cast<int64_t>(sizeof(Entry));
-  Shelf& shelf = ShelfOf(answer);
-  if (bytes > shelf.max_bytes || entries_.contains(key)) return;
+  MemoShelf& shelf = ShelfOf(answer);
+  if (!shelf.Fits(bytes) || entries_.contains(key)) return;
   // Every step either throws and has changed nothing, or cannot throw.
   const absl::Time now = absl::Now();
-  std::list<const MemoKey*> place(1);
+  MemoShelf::Items place = {{nullptr, bytes, scan}};
   const auto by_id = by_id_.emplace(++last_id_, nullptr).first;
   try {
-    auto added = entries_.emplace(
-        key, Entry{std::move(answer), last_id_, bytes, 0, place.begin(), now, now});
-    place.front() = by_id->second = &added.first->first;
+    auto added =
+        entries_.emplace(key, Entry{std::move(answer), last_id_, 0, place.begin(), now, now});
+    place.front().key = by_id->second = &added.first->first;
   } catch (...) {
     by_id_.erase(by_id);
     throw;
   }
-  shelf.by_use.splice(shelf.by_use.begin(), place);
-  shelf.bytes += bytes;
-  while (shelf.bytes > shelf.max_bytes) Drop(entries_.find(*shelf.by_use.back()));
+  shelf.Put(std::move(place));
+  while (const MemoShelf::Item* item = shelf.NextToGo()) {
+    if (item->scan != nullptr) ++item->scan->num_forgotten;
+    Drop(entries_.find(*item->key));
+  }
 }
 
 void Memo::Drop(EntryMap::iterator entry) {
-  Shelf& shelf = ShelfOf(entry->second.answer);
-  shelf.bytes -= entry->second.bytes;
-  shelf.by_use.erase(entry->second.place);
+  ShelfOf(entry->second.answer).Remove(entry->second.place);
   by_id_.erase(entry->second.id);
   entries_.erase(entry);
 }
@@ -310,10 +316,10 @@ std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner, MemoRange* ran
     const Entry& entry = entries_.find(*key)->second;
     infos.push_back({id, key->model, key->options,
                      int64_t{entry.answer.tokens_in} + entry.answer.tokens_out, entry.hits,
-                     entry.bytes, entry.created, entry.used});
+                     entry.place->bytes, entry.created, entry.used});
     infos.back().is_vector = entry.answer.is_vector();
     if (!texts) continue;
-    bytes += entry.bytes;
+    bytes += entry.place->bytes;
     infos.back().prompt = key->prompt;
     infos.back().answer = entry.answer.text;
   }
@@ -352,7 +358,12 @@ MemoStats Memo::Stats(const std::string& model, absl::string_view salt) const {
 
 Memo::Bytes Memo::bytes() const {
   absl::MutexLock lock(&mutex_);
-  return {answers_.bytes, vectors_.bytes};
+  return {answers_.bytes(), vectors_.bytes()};
+}
+
+int64_t Memo::max_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return answers_.max_bytes();
 }
 
 Memo& ProcessMemo() {

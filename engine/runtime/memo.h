@@ -7,8 +7,9 @@
 // at once; one that is being generated is waited for instead of being generated twice (single
 // flight), by whichever connection that has the same generator: the end of another engine, or the
 // refusal of a server that knows somebody else's key, is nobody else's. Only answers are
-// remembered, never errors. What is remembered in memory is bounded by bytes, the longest unused
-// goes first; a MemoStore keeps it for longer.
+// remembered, never errors. What is remembered in memory is bounded by bytes, and the longest
+// unused goes first, but for a scan of more rows than there is room for, which keeps its beginning
+// (memo_shelf.h); a MemoStore keeps it for longer.
 //
 // So are vectors: embeddings, and the scores of rerankers. They have bytes of their own, so that
 // many of them push no answer out, and no store: they are quickly made again.
@@ -22,7 +23,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +36,8 @@
 #include "engine/base/hash_map.h"
 #include "engine/runtime/generator.h"
 #include "engine/runtime/memo_key.h"
+#include "engine/runtime/memo_scan.h"
+#include "engine/runtime/memo_shelf.h"
 #include "engine/runtime/remembered_answer.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/salt_counts.h"
@@ -60,6 +62,7 @@ class MemoStore {
 struct MemoAccess {
   std::string owner;  // he sees nobody else's answers
   std::shared_ptr<MemoStore> store = nullptr;
+  std::shared_ptr<MemoScan> scan = nullptr;  // whose rows are asked for; null: one row alone
 };
 
 struct MemoStats {
@@ -102,7 +105,7 @@ class Memo {
  public:
   // Of answers, and of vectors.
   Memo(int64_t max_bytes, int64_t max_vector_bytes)
-      : answers_{.max_bytes = max_bytes}, vectors_{.max_bytes = max_vector_bytes} {}
+      : answers_(max_bytes), vectors_(max_vector_bytes) {}
 
   // As Generator::Submit, which it calls for what is not remembered.
   absl::StatusOr<std::shared_ptr<Request>> Submit(Generator& generator, RequestSpec spec,
@@ -134,31 +137,28 @@ class Memo {
     int64_t vectors = 0;
   };
   Bytes bytes() const;
+  // The most that it remembers of answers.
+  int64_t max_bytes() const;
 
  private:
   struct Entry {
     RememberedAnswer answer;
     int64_t id;
-    int64_t bytes;
     int64_t hits;
-    std::list<const MemoKey*>::iterator place;
+    MemoShelf::Items::iterator place;
     absl::Time created;
     absl::Time used;
-  };
-  // Entries that push each other out.
-  struct Shelf {
-    const int64_t max_bytes;
-    int64_t bytes = 0;
-    std::list<const MemoKey*> by_use = {};  // the last one used is in front
   };
   class Flight;
   using EntryMap = HashMap<MemoKey, Entry>;
 
   std::shared_ptr<Request> Hit(RequestSpec spec, const RememberedAnswer& answer);
-  const RememberedAnswer* Recall(const MemoKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Remember(const MemoKey& key, RememberedAnswer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const RememberedAnswer* Recall(const MemoKey& key, const std::shared_ptr<MemoScan>& scan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const MemoKey& key, RememberedAnswer answer, const std::shared_ptr<MemoScan>& scan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(EntryMap::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Shelf& ShelfOf(const RememberedAnswer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  MemoShelf& ShelfOf(const RememberedAnswer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return answer.is_vector() ? vectors_ : answers_;
   }
   // The generation of a key that is under way on this generator, or null.
@@ -169,8 +169,8 @@ class Memo {
 
   mutable absl::Mutex mutex_;
   EntryMap entries_ ABSL_GUARDED_BY(mutex_);
-  Shelf answers_ ABSL_GUARDED_BY(mutex_);
-  Shelf vectors_ ABSL_GUARDED_BY(mutex_);
+  MemoShelf answers_ ABSL_GUARDED_BY(mutex_);
+  MemoShelf vectors_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, const MemoKey*> by_id_ ABSL_GUARDED_BY(mutex_);
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Those that others may join; of two generators for one key the first has it.

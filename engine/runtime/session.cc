@@ -25,7 +25,10 @@ absl::StatusOr<std::shared_ptr<Request>> Session::Submit(TextRequest request) co
   RETURN_IF_ERROR(CheckDrawn(spec));
   if (tally_ != nullptr) return tally_->Take(generator_, std::move(spec));
   NotePurpose(request);
-  if (memo_.has_value()) return ProcessMemo().Submit(*generator_, std::move(spec), *memo_);
+  if (memo_.has_value()) {
+    const MemoAccess access = {memo_->owner, memo_->store, std::move(request.scan)};
+    return ProcessMemo().Submit(*generator_, std::move(spec), access);
+  }
   return SubmitRequest(*generator_, std::move(spec));
 }
 

@@ -205,6 +205,9 @@ void LookAhead::Warn() const {
 }
 
 absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
+  if (scan_ == nullptr) {
+    if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) scan_ = work->scan();
+  }
   const CallText text(row);
   const int64_t missing = num_missing_;
   PendingAnswer pending = Take(text, std::move(row));
@@ -479,6 +482,7 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
     pending.Submit();
     return pending;
   }
+  row.scan = scan_;
   CallText text(row);
   ++num_foreseen_;
   const bool distrusted = behind != nullptr && std::find(distrusted_.begin(), distrusted_.end(),

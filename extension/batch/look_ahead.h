@@ -176,6 +176,7 @@ class LookAhead {
   const Owner owner_;
   const sqlite3_stmt* statement_ = nullptr;
   LookAhead* leader_ = nullptr;  // of the same statement, another; may be gone
+  std::shared_ptr<MemoScan> scan_;  // the statement's; null before its first call
   bool begun_ = false;
   absl::Status off_;  // why there is no looking ahead (any more); OK: it may be, or is
   Shadow shadow_;

@@ -26,6 +26,10 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row, const S
     request.question = row.question;
     request.begun = row.begun;
   }
+  request.scan = row.scan;
+  if (request.scan == nullptr && !session.only_counts()) {
+    if (const auto work = StatementCall::Work()) request.scan = work->scan();
+  }
   return session.Submit(std::move(request));
 }
 

@@ -55,6 +55,7 @@ struct RowPrompt {
   // The answer has its probability (Task::kWeigh); not of the model that it is escalated to.
   bool weighs = false;
   std::shared_ptr<const Escalation> escalation = {};  // null: the answer is what it is
+  std::shared_ptr<MemoScan> scan = {};  // whose row it is; null: the statement's that submits it
 };
 
 // Rows whose texts begin alike are side by side in the order of these. REQUIRES: the row has not

@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/runtime/memo_scan.h"
 #include "extension/connection/spending.h"
 #include "extension/host/sqlite_api.h"
 
@@ -105,6 +106,7 @@ class RunningWork {
   const std::string& sql() const { return sql_; }
   // Of the statement, for those who ask on its thread.
   const std::shared_ptr<Spending>& spending() const { return spending_; }
+  const std::shared_ptr<MemoScan>& scan() const { return scan_; }
   absl::Time began() const { return began_; }
 
  private:
@@ -117,6 +119,7 @@ class RunningWork {
   const std::string sql_;
   const absl::Time began_;
   const std::shared_ptr<Spending> spending_ = std::make_shared<Spending>();
+  const std::shared_ptr<MemoScan> scan_ = std::make_shared<MemoScan>();
   int64_t id_ = 0;  // constant once it is listed
   std::atomic<bool> cancelled_{false};
   std::atomic<const char*> waiting_for_{nullptr};

@@ -126,6 +126,7 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
   if (is_remote && questions.model_.name == job.model) {
     questions.identity_ = RemoteIdentity(source->path, questions.model_.name, questions.remote_);
     questions.memo_ = connection.AccessToMemo();
+    questions.memo_.scan = std::make_shared<MemoScan>();
   }
   return questions;
 }

@@ -19,7 +19,8 @@
 // has query and text). They are in memory only, in 16 MiB of their own: they push no answer out.
 //
 // In memory, 64 MiB are for all connections of the process together, and the longest unused answer
-// goes first (so of the vectors); a connection sees those of its own database (or salt). With
+// goes first (so of the vectors), but for a statement with more rows than that, whose first ones
+// stay (memo_shelf.h); a connection sees those of its own database (or salt). With
 // lm_settings('memo') these are the answers in that file, for all who name it: at most 'memo_bytes'
 // of them (1 GiB), of which the longest unused go first (used is when a process last took one out
 // of the file). A row of the file whose model is empty is not ours, or damaged: it is never used.

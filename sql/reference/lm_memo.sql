@@ -2,6 +2,8 @@
 --
 -- The generations that are remembered. An answer is a function of model, prompt and options (at a temperature
 -- the seed says what is drawn, and is 0 where none is given), so it is generated once; {"cache": false} opts out.
+-- In memory there is room for 64 MiB of them, of all connections of the process: what was not used for longest goes first,
+-- but of a statement with more rows than that the first ones stay.
 --
 -- columns
 --   model    its name in this connection, else its path; empty in a row of the memo's file that is damaged, or not ours, and never used

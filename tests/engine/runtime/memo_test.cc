@@ -347,6 +347,34 @@ TEST_F(MemoTest, KeepsWithinItsBytes) {
   EXPECT_EQ(EntriesOf(small, "me").front().hits, 100);
 }
 
+// One that asks for more rows than there is room for, and another that asks for the same.
+TEST_F(MemoTest, TheSameRowsInTheSameOrderAreFoundAgainAsFarAsThereIsRoom) {
+  constexpr int64_t kMost = 40'000;
+  for (const bool embeds : {false, true}) {
+    Memo small(kMost, kMost);
+    const auto scan = [&](const MemoAccess& access) {
+      int found = 0;
+      for (int i = 1000; i < 1300; ++i) {
+        const std::string text = std::to_string(i);
+        RequestSpec spec = Spec(text, {.max_tokens = 1});
+        if (embeds) spec.embed = Pooling::kMean;
+        found += Await(small.Submit(generator_, std::move(spec), access).value()).remembered;
+      }
+      return found;
+    };
+    const MemoAccess first = {.owner = "me", .scan = std::make_shared<MemoScan>()};
+    const MemoAccess second = {.owner = "me", .scan = std::make_shared<MemoScan>()};
+    EXPECT_EQ(scan(first), 0);
+    const Memo::Bytes bytes = small.bytes();
+    EXPECT_GT(embeds ? bytes.vectors : bytes.answers, kMost * 9 / 10);
+    const auto kept = static_cast<int>(EntriesOf(small, "me").size());
+    ASSERT_LT(kept, 200);
+    EXPECT_EQ(first.scan->num_forgotten, 300 - kept);
+    EXPECT_GE(scan(second), kept - 1);
+    EXPECT_EQ(small.Stats("", "").misses, 600 - small.Stats("", "").hits);
+  }
+}
+
 TEST_F(MemoTest, EntriesAreTheirOwnersAndCanBeForgotten) {
   Ask("hello");
   Ask("hello");
