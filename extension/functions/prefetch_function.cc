@@ -10,17 +10,22 @@
 // NULL prompts need no answer. A prompt that fails ends the statement with its error and the number
 // of its row in the group; with {"on_error":"null"} or "json" it is left for generate() to report.
 // With {"cache":false} nothing would be remembered: an error. A group without rows has none: 0.
-// The memo in memory has room for tens of thousands of short answers; with
-// lm_settings('memo') it is a file and has room for all.
+// The memo in memory has room for tens of thousands of short answers. Where there are more, those
+// of the first rows stay and the others are forgotten again: they are not counted, and
+// lm_stats.hint says how many they are. With lm_settings('memo') it is a file and has room for all.
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/memo.h"
 #include "extension/batch/answer_queue.h"
 #include "extension/batch/pending_answer.h"
 #include "extension/connection/aggregate_function.h"
 #include "extension/connection/scalar_function.h"
+#include "extension/connection/statement_call.h"
 #include "extension/functions/functions.h"
 
 namespace lm {
@@ -29,7 +34,7 @@ namespace {
 class Prefetch : public Aggregate {
  public:
   absl::Status Step(Call& row) override {
-    ++rows_;
+    if (rows_++ == 0) forgotten_before_ = NumForgotten(row.connection());
     ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
     if (prompt.options == nullptr) return absl::OkStatus();  // NULL
     if (!Memoizable(prompt.options->generation)) {
@@ -43,11 +48,29 @@ class Prefetch : public Aggregate {
 
   absl::Status Final(Call& call) override {
     while (!queue_.empty()) RETURN_IF_ERROR(TakeFront(call.connection().db()));
-    sqlite3_result_int64(call.context(), answered_);
+    int64_t forgotten = 0;
+    if (answered_ > 0) {  // those of a group before this one may be among them
+      forgotten = std::min(NumForgotten(call.connection()) - forgotten_before_, answered_);
+    }
+    if (forgotten > 0) {
+      StatementCall::Note(absl::StrCat(
+          forgotten, " of ", answered_,
+          " answers of lm_prefetch are forgotten again: the memo in memory holds ",
+          ProcessMemo().max_bytes() >> 20,
+          " MiB; INSERT INTO temp.lm_settings VALUES ('memo', 'memo.db') keeps all in a file"));
+    }
+    sqlite3_result_int64(call.context(), answered_ - forgotten);
     return absl::OkStatus();
   }
 
  private:
+  // How many of the statement's answers there was no room for, so far; none where a file has them.
+  static int64_t NumForgotten(Connection& connection) {
+    const std::shared_ptr<RunningWork> work = StatementCall::Work();
+    if (work == nullptr || connection.MemoInUse() != nullptr) return 0;
+    return work->scan()->num_forgotten;
+  }
+
   absl::Status TakeFront(sqlite3* db) {
     RETURN_IF_ERROR(queue_.AwaitFront(db));
     const absl::Status& status = queue_.front().generation.status;
@@ -64,6 +87,7 @@ class Prefetch : public Aggregate {
   std::deque<int64_t> numbers_;  // of the rows in it
   int64_t rows_ = 0;
   int64_t answered_ = 0;
+  int64_t forgotten_before_ = 0;
 };
 
 }  // namespace

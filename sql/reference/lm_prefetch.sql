@@ -2,6 +2,10 @@
 --
 -- Of no rows 0. Generates all rows together into the memo. The plain UPDATE that follows finds its answers there: it
 -- generates nothing, and holds its write lock for milliseconds.
+--
+-- In memory the memo has room for 64 MiB, some 60,000 to 90,000 short answers. Of more rows those of the first ones stay;
+-- the others are forgotten again and not counted, lm_stats.hint says how many they are, and the UPDATE generates them.
+-- INSERT INTO temp.lm_settings VALUES ('memo', 'memo.db'), before, keeps all of them in a file.
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT, label TEXT);
 INSERT INTO reviews(body) VALUES ('it flies'), ('it tore'), ('it leaks');
