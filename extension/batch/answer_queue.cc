@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
+#include "extension/connection/statement_call.h"
 
 namespace lm {
 
@@ -40,6 +41,7 @@ void AnswerQueue::SubmitMore() {
 
 absl::Status AnswerQueue::AwaitFront(sqlite3* db) {
   SubmitMore();
+  if (rows_.size() > 1 && rows_.front().NeedsModel()) StatementCall::Batched();
   RETURN_IF_ERROR(rows_.front().Await(db));
   std::erase(waiting_, &rows_.front());  // there was no room before
   return absl::OkStatus();

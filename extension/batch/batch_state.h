@@ -21,6 +21,11 @@ struct CascadeCounts {
 };
 
 struct BatchState : ConnectionExtra {
+  void Batched() noexcept override {
+    hint.clear();
+    num_single = 0;
+  }
+
   // Of lm_submit() and lm_await().
   Tickets tickets;
 
@@ -30,8 +35,10 @@ struct BatchState : ConnectionExtra {
 
   // For lm_stats.
   int64_t num_foreseen = 0;  // calls whose answers were under way before they were made
-  std::string hint;          // empty: none
-  int num_single = 0;        // statements in a row that asked for one row each
+  // Of the last statement that had to ask for one row at a time, unless another one's rows have
+  // decoded together since; empty: none.
+  std::string hint;
+  int num_single = 0;                            // statements in a row that asked for one row each
   HashMap<std::string, CascadeCounts> cascades;  // by the first model's path
 };
 

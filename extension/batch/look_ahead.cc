@@ -164,7 +164,10 @@ LookAhead::~LookAhead() {
   shadow_ = {};
   std::erase(BatchOf(*connection_).running, this);
   HintAtSingles();
-  if (num_serial_ < kWorthAHint || 4 * num_serial_ < num_asked_) return;
+  if (!IsSlow()) {
+    if (num_taken_ > 0) BatchOf(*connection_).Batched();
+    return;
+  }
   try {
     BatchOf(*connection_).hint = Slowness();
   } catch (...) {  // no memory, no hint
@@ -176,13 +179,19 @@ void LookAhead::HintAtSingles() const {
   BatchState& batch = BatchOf(*connection_);
   if (num_asked_ == 0 || owner_ == Owner::kCursor) return;
   batch.num_single = num_asked_ == 1 ? batch.num_single + 1 : 0;
-  if (batch.num_single != kWorthAHint) return;
+  if (batch.num_single < kWorthAHint) return;
   try {
-    batch.hint = absl::StrCat(kWorthAHint, " statements in a row called ", function_,
+    batch.hint = absl::StrCat(batch.num_single, " statements in a row called ", function_,
                               "() for one row each; SELECT lm_prefetch(...) over all their rows, "
                               "with generate()'s arguments, decodes them together before");
   } catch (...) {  // no memory, no hint
   }
+}
+
+// Of foreseen calls all count, not only those whose answers were yet to come when the statement
+// made them: how many these are is a matter of time.
+bool LookAhead::IsSlow() const {
+  return num_serial_ >= kWorthAHint && 3 * num_serial_ >= num_taken_;
 }
 
 std::string LookAhead::Slowness() const {
@@ -201,7 +210,7 @@ void LookAhead::Warn() const {
   if (work == nullptr) return;
   work->SetHint(Slowness());
   sqlite3_log(SQLITE_WARNING, "sqlite-lm: %s() is answered row by row (%s): %s", function_.c_str(),
-              off_.ok() ? "unforeseen" : std::string(off_.message()).c_str(), work->sql().c_str());
+              std::string(off_.message()).c_str(), work->sql().c_str());
 }
 
 absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
@@ -239,7 +248,7 @@ PendingAnswer LookAhead::Take(const CallText& text, RowPrompt row) {
   const bool asked = pending.NeedsModel();
   num_asked_ += asked;
   num_serial_ += asked && serial;
-  if (asked && serial && num_serial_ == kWorthAHint) Warn();
+  if (asked && serial && !off_.ok() && IsSlow() && !std::exchange(warned_, true)) Warn();
   if (serial && walk_ != Walk::kNone) CountMiss(text, asked);
   return pending;
 }

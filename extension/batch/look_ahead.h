@@ -168,8 +168,9 @@ class LookAhead {
   void Learn(const CallText& text, const RowAnswer& answer);
   void Stop(absl::Status why);
   void HintAtSingles() const;
+  bool IsSlow() const;  // a quarter of its rows waited one by one, or more
   std::string Slowness() const;
-  void Warn() const;  // that rows are answered one by one
+  void Warn() const;  // that rows are answered one by one. REQUIRES: !off_.ok()
 
   const std::shared_ptr<Connection> connection_;
   const std::string function_;
@@ -216,6 +217,7 @@ class LookAhead {
   int64_t num_wrong_ = 0;                // that were passed over although they were under way
   int64_t num_missing_ = 0;              // calls that were not foreseen and asked the model
   int64_t num_learned_ = 0;  // since this walk has begun, taken calls whose answer it did without
+  bool warned_ = false;
   std::optional<CallText> last_;
 };
 

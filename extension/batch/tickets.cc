@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "extension/connection/statement_call.h"
 
 namespace lm {
 namespace {
@@ -54,6 +55,7 @@ void Tickets::SubmitMore() {
     }
     not_submitted_.pop_front();
   }
+  if (under_way_.size() > 1) StatementCall::Batched();
 }
 
 void Tickets::Withdraw(const std::vector<int64_t>& tickets) {

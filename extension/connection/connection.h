@@ -40,6 +40,8 @@ using Registrar = int (*)(const std::shared_ptr<Connection>& connection);
 // What a room that a connection knows nothing of keeps for it (batch/batch_state.h).
 struct ConnectionExtra {
   virtual ~ConnectionExtra() = default;
+  // A statement's rows decode together.
+  virtual void Batched() noexcept = 0;
 };
 
 // Not thread-safe: SQLite calls one function of a connection at a time.

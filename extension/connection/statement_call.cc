@@ -96,6 +96,12 @@ void StatementCall::Note(const std::string& note) {
   if (StatementCall* call = innermost.get()) call->connection_.set_note(note);
 }
 
+void StatementCall::Batched() {
+  const StatementCall* call = innermost.get();
+  if (call == nullptr || call->connection_.extra() == nullptr) return;
+  call->connection_.extra()->Batched();
+}
+
 absl::Status StatementCall::CheckDepth() const {
   constexpr int kMostDepth = 24;  // some kilobytes each, on stacks of 256
   if (depth_ <= kMostDepth) return absl::OkStatus();

@@ -63,6 +63,9 @@ class StatementCall {
   // Says what the statement has not done, and why: for lm_running.hint, and lm_stats.hint until
   // the next one generates.
   static void Note(const std::string& note);
+  // Says that rows of the statement decode together: what is said of others that had to ask for
+  // one row at a time is of the past.
+  static void Batched();
 
   // What is to become of a call that ended with `status`.
   absl::Status Concluded(absl::Status status) const;

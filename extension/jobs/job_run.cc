@@ -189,7 +189,8 @@ void JobRun::Submit(std::vector<JobRow> claimed) {
         {.prompt = std::move(row.prompt), .system = std::move(row.system), .options = call_});
     rows_.push_back({row.number, std::move(asked), std::move(answer)});
   }
-  CountAnswered();
+  const int64_t answered = CountAnswered();
+  if (static_cast<int64_t>(rows_.size()) - answered > 1) StatementCall::Batched();
 }
 
 void JobRun::Show(const JobCounts& counts) {

@@ -109,6 +109,7 @@ class QueryCursor : public TableCursor {
   absl::Status AwaitCurrent() {
     RETURN_IF_ERROR(ReadMore());
     if (rows_.empty()) return absl::OkStatus();
+    if (rows_.size() > 1 && rows_.front().pending.NeedsModel()) StatementCall::Batched();
     if (as_finished_) RETURN_IF_ERROR(BringFinishedToFront());
     RETURN_IF_ERROR(rows_.front().pending.Await(connection().db()));
     const RowAnswer& answer = rows_.front().pending.answer();

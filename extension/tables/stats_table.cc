@@ -55,10 +55,12 @@
 //   SELECT model, 1.0 * escalated / cascaded AS rate FROM lm_stats WHERE cascaded > 0;
 // Two more are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
-// statement that had to ask row by row could do better, what is wrong with the memo's file, which
-// budget has ended it, which members and formats of the last schema are not known, or that a model
-// made for one thing (engine/model/purpose.h) was asked for something else: that which ships labels
-// and shortens descriptions of packages, and answers with words to whatever it is asked.
+// statement that had to ask row by row could do better (until another one's rows decode together),
+// what is wrong with the memo's file, what the last statement that generated did not do (a budget
+// has ended it; there was no room for what lm_prefetch was to keep), which members and formats of
+// the last schema are not known, or that a model made for one thing (engine/model/purpose.h) was
+// asked for something else: that which ships labels and shortens descriptions of packages, and
+// answers with words to whatever it is asked.
 #include <algorithm>
 #include <cmath>
 #include <optional>

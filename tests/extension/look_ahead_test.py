@@ -7,6 +7,7 @@ timed: how many rows a decode step then has depends on whose thread the machine 
 import pathlib
 import sqlite3
 import tempfile
+import time
 import unittest
 
 import harness
@@ -501,10 +502,18 @@ class LookAheadTest(unittest.TestCase):
         sql = "UPDATE notes SET y = generate(body, 'You are a poet.', ?) WHERE id = ?"
         rows = [(options, i) for i in range(1, ROWS + 1)]
         connection.executemany(sql, rows[:20])
-        self.assertRegex(harness.value(connection, "SELECT hint FROM lm_stats"), r"16 statements in a row called generate\(\).*lm_prefetch")
+        hint = "SELECT hint FROM lm_stats"
+        self.assertRegex(harness.value(connection, hint), r"18 statements in a row called generate\(\).*lm_prefetch")
         connection.execute("SELECT lm_prefetch(body, 'You are a poet.', ?) FROM notes", (options,)).fetchall()
+        self.assertIsNone(harness.value(connection, hint))
         _, asked, _ = self.counted(connection, lambda: connection.executemany(sql, rows))
         self.assertEqual(asked, 0)
+        self.assertIsNone(harness.value(connection, hint))
+        again = [('{"max_tokens":3}', i) for i in range(1, ROWS + 1)]
+        connection.executemany(sql, again[:16])
+        self.assertIsNone(harness.value(connection, hint))
+        connection.executemany(sql, again[16:20])
+        self.assertIn("18 statements in a row", harness.value(connection, hint))
 
     def test_a_statement_that_could_not_be_foreseen_is_hinted_at(self):
         connection = self.connect("off")
@@ -519,6 +528,41 @@ class LookAheadTest(unittest.TestCase):
         self.assertIsNone(harness.value(connection, "SELECT hint FROM lm_stats"))
         connection.execute(f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL").fetchall()
         self.assertIn("random()", harness.value(connection, "SELECT hint FROM lm_stats"))
+
+    def test_what_was_foreseen_is_no_reason_for_a_hint_however_soon_it_was_answered(self):
+        dependent = f"SELECT 0 AS i, 'a' AS t UNION ALL SELECT i + 1, generate(t || i, NULL, '{OPTIONS}') FROM c WHERE i < 17"
+        for wait in (0, 0.005):
+            connection = self.connect("on", f"{wait}.db")
+            for _ in connection.execute(f"WITH RECURSIVE c(i, t) AS ({dependent}) SELECT t FROM c UNION ALL SELECT {G} FROM notes"):
+                time.sleep(wait)  # the answers to come are there by then
+            self.assertEqual(connection.execute("SELECT max(requests), max(foreseen), max(hint) FROM lm_stats").fetchone(), (71, 54, None))
+            connection.close()
+
+    def test_a_hint_goes_once_rows_decode_together(self):
+        connection = self.connect("on")
+        connection.create_function("mine", 1, lambda body: body)
+        connection.execute("INSERT INTO lm_jobs(name, query) VALUES ('j', 'SELECT id, body FROM notes WHERE id < 4')")
+        hint = "SELECT hint FROM lm_stats"
+        some = "(SELECT * FROM notes WHERE id < 4)"
+        submit = f"SELECT id, lm_submit(body, NULL, '{OPTIONS}') AS ticket FROM {some}"
+        for form in (f"SELECT lm_map(mine(body), NULL, '{OPTIONS}') OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING) FROM {some}",
+                     f"SELECT id, {G} FROM {some}",
+                     f"UPDATE notes SET y = {G} WHERE id < 4",
+                     f"SELECT * FROM lm_query('SELECT id, body FROM notes WHERE id < 4', '{OPTIONS}')",
+                     f"SELECT * FROM lm_query('SELECT id, body FROM notes WHERE id < 4', '{{\"order\":\"finished\",\"cache\":false}}')",
+                     f"SELECT * FROM lm_each('[\"a\",\"b\",\"c\"]', NULL, '{OPTIONS}')",
+                     f"SELECT lm_prefetch(body, 'New.', '{{\"max_tokens\":4}}') FROM {some}",
+                     f"WITH asked AS MATERIALIZED ({submit}) SELECT id, lm_await(ticket) FROM asked",
+                     "SELECT * FROM lm_run('j')"):
+            connection.execute(f"SELECT generate(mine(body), NULL, '{OPTIONS}') FROM notes").fetchall()
+            self.assertRegex(harness.value(connection, hint), r"54 rows one at a time .*mine\(\)", form)
+            # One row, or one after the other, is none together.
+            connection.execute(f"SELECT {G} FROM notes WHERE id = 1").fetchall()
+            connection.execute(f"SELECT generate(mine(body), NULL, '{OPTIONS}') FROM {some}").fetchall()
+            connection.execute(f"SELECT value FROM lm_each('[\"a\"]', NULL, '{OPTIONS}')").fetchall()
+            self.assertIn("54 rows one at a time", harness.value(connection, hint) or "", form)
+            connection.execute(form).fetchall()
+            self.assertIsNone(harness.value(connection, hint), form)
 
 
 if __name__ == "__main__":
