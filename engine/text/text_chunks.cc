@@ -55,51 +55,49 @@ struct Reach {
   int32_t tokens = 0;  // is_all
 };
 
-absl::StatusOr<Reach> FindReach(const Tokenizer& tokenizer, absl::string_view text, size_t begin,
+absl::StatusOr<Reach> FindReach(const TokenSizes& sizes, absl::string_view text, size_t begin,
                                 int32_t max_tokens) {
   constexpr size_t kBytesPerToken = 6;  // more than most texts have
   for (size_t window = kBytesPerToken * max_tokens;; window *= 2) {
     const size_t end =
         window < text.size() - begin ? CharacterBreak(text, begin, begin + window) : text.size();
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                     tokenizer.EncodePlain(text.substr(begin, end - begin)));
-    if (ids.size() <= static_cast<size_t>(max_tokens)) {
-      if (end == text.size()) return Reach{end, true, static_cast<int32_t>(ids.size())};
+    ASSIGN_OR_RETURN(const std::vector<size_t> tokens, sizes.Of(text.substr(begin, end - begin)));
+    if (tokens.size() <= static_cast<size_t>(max_tokens)) {
+      if (end == text.size()) return Reach{end, true, static_cast<int32_t>(tokens.size())};
       continue;
     }
     size_t bytes = 0;
-    for (int32_t i = 0; i < max_tokens; ++i) bytes += tokenizer.TokenBytes(ids[i]).size();
+    for (int32_t i = 0; i < max_tokens; ++i) bytes += tokens[i];
     return Reach{CharacterBreak(text, begin, begin + std::min(bytes, end - begin))};
   }
 }
 
-absl::StatusOr<TextChunk> ChunkFrom(const Tokenizer& tokenizer, absl::string_view text,
-                                    size_t begin, int32_t max_tokens) {
-  ASSIGN_OR_RETURN(const Reach reach, FindReach(tokenizer, text, begin, max_tokens));
+absl::StatusOr<TextChunk> ChunkFrom(const TokenSizes& sizes, absl::string_view text, size_t begin,
+                                    int32_t max_tokens) {
+  ASSIGN_OR_RETURN(const Reach reach, FindReach(sizes, text, begin, max_tokens));
   if (reach.is_all) return TextChunk{begin, reach.end, reach.tokens};
   for (size_t most = reach.end;;) {
     const size_t end = BestBreak(text, begin, most);
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                     tokenizer.EncodePlain(text.substr(begin, end - begin)));
+    ASSIGN_OR_RETURN(const std::vector<size_t> tokens, sizes.Of(text.substr(begin, end - begin)));
     const bool one_character = CharacterBreak(text, begin, begin) == end;
-    if (ids.size() <= static_cast<size_t>(max_tokens) || one_character) {
-      return TextChunk{begin, end, static_cast<int32_t>(ids.size())};
+    if (tokens.size() <= static_cast<size_t>(max_tokens) || one_character) {
+      return TextChunk{begin, end, static_cast<int32_t>(tokens.size())};
     }
     // Cut here it has more tokens than as the beginning of a longer text.
-    most = CharacterBreak(text, begin, begin + (end - begin) * max_tokens / ids.size());
+    most = CharacterBreak(text, begin, begin + (end - begin) * max_tokens / tokens.size());
     if (most >= end) most = CharacterBreak(text, begin, end - 1);
   }
 }
 
 // Where a chunk begins that repeats the end of `chunk`: at the beginning of a sentence, or else of
 // a word, about `overlap` tokens before chunk.end; chunk.end where there is none.
-absl::StatusOr<size_t> OverlapBegin(const Tokenizer& tokenizer, absl::string_view text,
+absl::StatusOr<size_t> OverlapBegin(const TokenSizes& sizes, absl::string_view text,
                                     const TextChunk& chunk, int32_t overlap) {
   const absl::string_view whole = chunk.Of(text);
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.EncodePlain(whole));
+  ASSIGN_OR_RETURN(const std::vector<size_t> tokens, sizes.Of(whole));
   size_t bytes = 0;
-  for (size_t i = ids.size(); i > 0 && ids.size() - i < static_cast<size_t>(overlap); --i) {
-    bytes += tokenizer.TokenBytes(ids[i - 1]).size();
+  for (size_t i = tokens.size(); i > 0 && tokens.size() - i < static_cast<size_t>(overlap); --i) {
+    bytes += tokens[i - 1];
   }
   size_t word = chunk.end;
   for (size_t at = chunk.end - std::min(bytes, whole.size() - 1); at < chunk.end; ++at) {
@@ -113,15 +111,15 @@ absl::StatusOr<size_t> OverlapBegin(const Tokenizer& tokenizer, absl::string_vie
 
 }  // namespace
 
-absl::StatusOr<TextChunk> NextChunk(const Tokenizer& tokenizer, absl::string_view text,
+absl::StatusOr<TextChunk> NextChunk(const TokenSizes& sizes, absl::string_view text,
                                     const TextChunk& last, const ChunkLimits& limits) {
   if (limits.overlap > 0 && last.end > 0) {
-    ASSIGN_OR_RETURN(const size_t begin, OverlapBegin(tokenizer, text, last, limits.overlap));
-    ASSIGN_OR_RETURN(const TextChunk chunk, ChunkFrom(tokenizer, text, begin, limits.tokens));
+    ASSIGN_OR_RETURN(const size_t begin, OverlapBegin(sizes, text, last, limits.overlap));
+    ASSIGN_OR_RETURN(const TextChunk chunk, ChunkFrom(sizes, text, begin, limits.tokens));
     // Otherwise what is repeated leaves no room for anything new.
     if (chunk.end > last.end) return chunk;
   }
-  return ChunkFrom(tokenizer, text, last.end, limits.tokens);
+  return ChunkFrom(sizes, text, last.end, limits.tokens);
 }
 
 }  // namespace lm

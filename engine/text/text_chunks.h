@@ -1,7 +1,7 @@
 // Cuts a long text into chunks that a model can take, at ends of paragraphs and sentences.
 //
 //   for (TextChunk chunk; chunk.end < text.size();) {
-//     ASSIGN_OR_RETURN(chunk, NextChunk(tokenizer, text, chunk, {.tokens = 500}));
+//     ASSIGN_OR_RETURN(chunk, NextChunk(TokenizerSizes(tokenizer), text, chunk, {.tokens = 500}));
 //     Use(chunk.Of(text));
 //   }
 //
@@ -14,14 +14,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token_sizes.h"
 
 namespace lm {
 
 struct TextChunk {
   size_t begin = 0;    // byte
   size_t end = 0;      // byte; [begin, end) is whole characters
-  int32_t tokens = 0;  // of the chunk alone, as Tokenizer::EncodePlain counts
+  int32_t tokens = 0;  // of the chunk alone, as TokenSizes has them
 
   absl::string_view Of(absl::string_view text) const { return text.substr(begin, end - begin); }
 };
@@ -39,7 +39,7 @@ struct ChunkLimits {
 // or with a sentence or a line if that fills a quarter, or with a word, or in the middle of one
 // that is longer than a chunk.
 // REQUIRES: text is valid UTF-8; last.end < text.size().
-absl::StatusOr<TextChunk> NextChunk(const Tokenizer& tokenizer, absl::string_view text,
+absl::StatusOr<TextChunk> NextChunk(const TokenSizes& sizes, absl::string_view text,
                                     const TextChunk& last, const ChunkLimits& limits);
 
 }  // namespace lm

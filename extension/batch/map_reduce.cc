@@ -101,7 +101,8 @@ absl::Status MapReduce::AddTo(size_t number, absl::string_view text) {
 absl::StatusOr<size_t> MapReduce::PartEnd(const Stage& stage, absl::string_view text) const {
   ASSIGN_OR_RETURN(const Tokenizer* tokenizer, task_.options.tokenizer());
   for (ChunkLimits limits = {.tokens = stage.part_tokens};;) {
-    ASSIGN_OR_RETURN(const TextChunk part, NextChunk(*tokenizer, text, TextChunk(), limits));
+    ASSIGN_OR_RETURN(const TextChunk part,
+                     NextChunk(TokenizerSizes(*tokenizer), text, TextChunk(), limits));
     // The same text may have a few tokens more between the template's words.
     ASSIGN_OR_RETURN(const int64_t prompt, CountTokens(part.Of(text), stage.system));
     const int64_t excess = prompt + answer_tokens_ - context_;

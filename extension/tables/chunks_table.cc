@@ -18,13 +18,17 @@
 // sentence or word. n counts from 1; start is the chunk's first character, as substr() counts:
 //   substr(text, start, length(chunk)) = chunk
 //
-// options names the model whose tokens are meant: {"model":"qwen"}. NULL and '' give no rows.
+// options names the model whose tokens are meant: {"model":"qwen"}. Of one on a server, whose
+// tokenizer is not here, that is asked; where it does not tell, a chunk has at most max_tokens
+// bytes, and its tokens are NULL. A NULL text and '' give no rows.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/generator_sizes.h"
 #include "engine/text/text_chunks.h"
 #include "extension/connection/call_options.h"
 #include "extension/connection/table_function.h"
@@ -71,6 +75,7 @@ class ChunksCursor : public TableCursor {
     ASSIGN_OR_RETURN(std::optional<std::string> options, args.Text(3));
     if (!text.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(options_, ReadCallOptions(options, connection()));
+    sizes_.emplace(options_.generator());
     text_ = *std::move(text);
     return Next();
   }
@@ -83,8 +88,7 @@ class ChunksCursor : public TableCursor {
       chunk_.begin = text_.size();
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options_.tokenizer());
-    ASSIGN_OR_RETURN(chunk_, NextChunk(*tokenizer, text_, last, limits_));
+    ASSIGN_OR_RETURN(chunk_, NextChunk(*sizes_, text_, last, limits_));
     const absl::string_view text = text_;
     start_ += CountCharacters(text.substr(last.begin, chunk_.begin - last.begin));
     ++n_;
@@ -103,7 +107,7 @@ class ChunksCursor : public TableCursor {
         sqlite3_result_int64(context, start_);
         break;
       case kTokens:
-        sqlite3_result_int(context, chunk_.tokens);
+        if (sizes_->counts()) sqlite3_result_int(context, chunk_.tokens);
         break;
     }
     return absl::OkStatus();
@@ -115,6 +119,7 @@ class ChunksCursor : public TableCursor {
   std::string text_;
   ChunkLimits limits_;
   CallOptions options_;
+  std::optional<GeneratorSizes> sizes_;  // of their model
   TextChunk chunk_;    // Eof: empty, at the text's end
   int64_t n_ = 0;      // of the chunk
   int64_t start_ = 1;  // its first character

@@ -2,6 +2,8 @@
 --
 -- A long text in pieces that a model can take. They end with paragraphs, sentences or words, and have at most `max_tokens`
 -- tokens (256 unless given), but for a single character that takes more: it is a piece by itself. With `overlap`, a piece repeats about that many tokens of the one before.
+-- The tokens are those of the model: of one on a server that has no tokenizer here, as the server counts them; where it
+-- does not tell, a piece has at most so many bytes, and `tokens` is NULL.
 -- Of the options it takes `model`: whose tokens are meant.
 --
 -- columns

@@ -16,7 +16,7 @@ std::vector<TextChunk> Chunks(const Tokenizer& tokenizer, absl::string_view text
                               const ChunkLimits& limits) {
   std::vector<TextChunk> chunks;
   for (TextChunk chunk; chunk.end < text.size();) {
-    absl::StatusOr<TextChunk> next = NextChunk(tokenizer, text, chunk, limits);
+    absl::StatusOr<TextChunk> next = NextChunk(TokenizerSizes(tokenizer), text, chunk, limits);
     EXPECT_TRUE(next.ok()) << next.status();
     if (!next.ok()) break;
     chunks.push_back(chunk = *next);
@@ -40,6 +40,33 @@ std::vector<std::unique_ptr<Tokenizer>> Tokenizers() {
   tokenizers.push_back(TestTokenizer("llama", "", true));
   tokenizers.push_back(TestTokenizer("llama", "", false));
   return tokenizers;
+}
+
+// A token for each byte.
+class ByteSizes : public TokenSizes {
+ public:
+  absl::StatusOr<std::vector<size_t>> Of(absl::string_view text) const override {
+    return std::vector<size_t>(text.size(), 1);
+  }
+};
+
+TEST(TextChunksTest, ChunksOfSoManyBytesAreWholeCharactersAndAllOfTheText) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 200; ++i) {
+    std::string text = RandomText(random, 60) + ". " + RandomText(random, 60);
+    const ChunkLimits limits = {.tokens = 1 + static_cast<int32_t>(random() % 40)};
+    std::string together;
+    for (TextChunk chunk; chunk.end < text.size();) {
+      const absl::StatusOr<TextChunk> next = NextChunk(ByteSizes(), text, chunk, limits);
+      ASSERT_TRUE(next.ok()) << next.status();
+      chunk = *next;
+      ASSERT_TRUE(BeginsCharacter(text, chunk.end));
+      ASSERT_EQ(chunk.tokens, chunk.Of(text).size());
+      ASSERT_TRUE(chunk.tokens <= limits.tokens || NumCharacters(chunk.Of(text)) == 1);
+      absl::StrAppend(&together, chunk.Of(text));
+    }
+    ASSERT_EQ(together, text);
+  }
 }
 
 TEST(TextChunksTest, EveryByteIsInAChunkAndNoChunkIsTooLong) {

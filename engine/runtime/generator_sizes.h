@@ -1,0 +1,53 @@
+// GeneratorSizes: the tokens of a generator's texts, as far as anybody tells: its own tokenizer,
+// where that is here; else its server, which is asked how many there are; where that does not tell
+// either, a token for each byte, of which there are never more.
+//
+//   const GeneratorSizes sizes(generator);
+//   ASSIGN_OR_RETURN(const int64_t tokens, sizes.AtMost(text, 4000));
+//   if (tokens <= 4000) ...                                            // it fits
+#ifndef LM_ENGINE_RUNTIME_GENERATOR_SIZES_H_
+#define LM_ENGINE_RUNTIME_GENERATOR_SIZES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/runtime/generator.h"
+#include "engine/text/token_sizes.h"
+#include "engine/text/tokenizer.h"
+
+namespace lm {
+
+// Not thread-safe.
+class GeneratorSizes : public TokenSizes {
+ public:
+  // REQUIRES: it outlives this.
+  explicit GeneratorSizes(const Generator& generator);
+
+  // Whether the tokens are known here.
+  bool exact() const { return tokenizer_ != nullptr; }
+  // Whether somebody has told how many tokens each text has that was asked about.
+  bool counts() const { return counts_; }
+
+  // Errors: those of the tokenizer; Cancelled where a server is asked, and the thread's scope
+  // (checkpoint.h) interrupted; and what else comes of asking it.
+  absl::StatusOr<std::vector<size_t>> Of(absl::string_view text) const override;
+
+  // As many tokens as a plain text has, or more where that is `enough` or less: of a text of no
+  // more bytes no server is asked.
+  absl::StatusOr<int64_t> AtMost(absl::string_view text, int64_t enough) const;
+
+ private:
+  // As its server tells, or as many as it has bytes.
+  absl::StatusOr<int64_t> Ask(absl::string_view text) const;
+
+  const Generator& generator_;
+  const Tokenizer* const tokenizer_;  // null: not known here
+  mutable bool counts_ = true;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_GENERATOR_SIZES_H_

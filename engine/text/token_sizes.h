@@ -1,0 +1,48 @@
+// TokenSizes: how the tokens of a text lie in it, for who cuts it to so many.
+//
+//   const TokenizerSizes sizes(tokenizer);
+//   ASSIGN_OR_RETURN(const std::vector<size_t> bytes, sizes.Of("Hello there"));   // {5, 6}
+#ifndef LM_ENGINE_TEXT_TOKEN_SIZES_H_
+#define LM_ENGINE_TEXT_TOKEN_SIZES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/status_macros.h"
+#include "engine/text/tokenizer.h"
+
+namespace lm {
+
+class TokenSizes {
+ public:
+  virtual ~TokenSizes() = default;
+
+  // The bytes of each token of a plain text, in their order; of those that only are counted
+  // somewhere, about so many each.
+  virtual absl::StatusOr<std::vector<size_t>> Of(absl::string_view text) const = 0;
+};
+
+// As Tokenizer::EncodePlain makes them.
+class TokenizerSizes : public TokenSizes {
+ public:
+  // REQUIRES: it outlives this.
+  explicit TokenizerSizes(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  absl::StatusOr<std::vector<size_t>> Of(absl::string_view text) const override {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer_.EncodePlain(text));
+    std::vector<size_t> sizes;
+    sizes.reserve(ids.size());
+    for (const int32_t id : ids) sizes.push_back(tokenizer_.TokenBytes(id).size());
+    return sizes;
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_TEXT_TOKEN_SIZES_H_
