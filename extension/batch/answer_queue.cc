@@ -39,12 +39,18 @@ void AnswerQueue::SubmitMore() {
   while (!waiting_.empty() && waiting_.front()->Submit()) waiting_.pop_front();
 }
 
-absl::Status AnswerQueue::AwaitFront(sqlite3* db) {
+absl::Status AnswerQueue::AwaitFront(sqlite3* db, absl::FunctionRef<absl::Status()> meanwhile) {
   SubmitMore();
   if (rows_.size() > 1 && rows_.front().NeedsModel()) StatementCall::Batched();
-  RETURN_IF_ERROR(rows_.front().Await(db));
+  RETURN_IF_ERROR(rows_.front().Await(db, meanwhile));
   std::erase(waiting_, &rows_.front());  // there was no room before
   return absl::OkStatus();
+}
+
+bool AnswerQueue::IsFrontDone() {
+  SubmitMore();
+  rows_.front().Collect();
+  return rows_.front().answered();
 }
 
 void AnswerQueue::Pop() { rows_.pop_front(); }

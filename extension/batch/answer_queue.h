@@ -39,11 +39,18 @@ class AnswerQueue {
   // small that is. Answers come in the order of `rows` all the same.
   void PushTogether(std::vector<RowPrompt> rows);
 
-  // Waits for the oldest row's answer. Cancelled on an interrupt.
+  // Waits for the oldest row's answer, as PendingAnswer::Await() does. Cancelled on an interrupt.
   // REQUIRES: !empty().
-  absl::Status AwaitFront(sqlite3* db);
+  absl::Status AwaitFront(sqlite3* db,
+                          absl::FunctionRef<absl::Status()> meanwhile = NothingMeanwhile);
+  // Whether AwaitFront() would return at once. Submits what waits. REQUIRES: !empty().
+  bool IsFrontDone();
+  // Waits so long for it, whatever happens meanwhile. REQUIRES: !empty().
+  void WaitForFront(absl::Duration wait) { rows_.front().Done(wait); }
   // REQUIRES: AwaitFront has returned OK for it.
   const RowAnswer& front() const { return rows_.front().answer(); }
+  // The oldest row, whether its answer has come or not.
+  const PendingAnswer& front_row() const { return rows_.front(); }
   OnError front_on_error() const { return rows_.front().on_error(); }
   void Pop();
 

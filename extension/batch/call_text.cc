@@ -17,6 +17,10 @@ bool SameEscalation(const Escalation* a, const Escalation* b) {
          SameOptions(a->options, b->options);
 }
 
+bool SameParts(const ReadInParts* a, const ReadInParts* b) {
+  return a == b || (a != nullptr && b != nullptr && *a == *b);
+}
+
 }  // namespace
 
 CallText::CallText(const RowPrompt& row)
@@ -28,18 +32,19 @@ CallText::CallText(const RowPrompt& row)
       embed(row.embed),
       weighs(row.weighs),
       escalation(row.escalation),
+      parts(row.parts),
       options(row.options),
       hash(absl::HashOf(prompt, system, question, chooses, begun, embed.has_value(), weighs,
-                        escalation != nullptr ? escalation->below : -1.0, &options->generator(),
-                        options->generation.max_tokens, options->generation.seed,
-                        options->generation.constraint)) {}
+                        escalation != nullptr ? escalation->below : -1.0, parts != nullptr,
+                        &options->generator(), options->generation.max_tokens,
+                        options->generation.seed, options->generation.constraint)) {}
 
 bool CallText::operator==(const CallText& other) const {
   return hash == other.hash && prompt == other.prompt && system == other.system &&
          question == other.question && chooses == other.chooses && begun == other.begun &&
          embed == other.embed && weighs == other.weighs &&
          SameEscalation(escalation.get(), other.escalation.get()) &&
-         SameOptions(options, other.options);
+         SameParts(parts.get(), other.parts.get()) && SameOptions(options, other.options);
 }
 
 }  // namespace lm

@@ -21,6 +21,7 @@ struct CallText {
   std::optional<EmbedTask> embed;
   bool weighs;
   std::shared_ptr<const Escalation> escalation;
+  std::shared_ptr<const ReadInParts> parts;
   std::shared_ptr<const CallOptions> options;
   size_t hash;  // of the others; equal texts have equal ones
 

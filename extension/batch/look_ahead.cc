@@ -197,12 +197,17 @@ bool LookAhead::IsSlow() const {
 std::string LookAhead::Slowness() const {
   const bool embeds =
       function_ == "lm_embed" || function_ == "lm_rerank" || function_ == "lm_similarity";
-  return absl::StrCat(
-      "a statement called ", function_, "() for ", num_serial_,
-      " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(), ")",
-      embeds ? ""
-             : "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or "
-               "lm_prefetch decode many rows together, with generate()'s options");
+  const char* advice =
+      "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or lm_prefetch "
+      "decode many rows together, with generate()'s options";
+  if (embeds) advice = "";
+  if (function_ == "lm_summarize") {
+    advice =
+        "; without a budget, a job whose options have \"summarize\":true reads many texts together";
+  }
+  return absl::StrCat("a statement called ", function_, "() for ", num_serial_,
+                      " rows one at a time (no look-ahead: ",
+                      off_.ok() ? "unforeseen" : off_.message(), ")", advice);
 }
 
 void LookAhead::Warn() const {
@@ -394,7 +399,8 @@ absl::Status LookAhead::Begin(const CallText& now) {
   // again behind what they begin with.
   const bool weighs_labels = now.chooses && now.question.empty();
   const bool independent = shadow_.num_sites <= 1 && !weighs_labels && now.begun.empty();
-  if (HasBudget(now.options->generation) && !independent) {
+  const bool in_order = !independent || now.parts != nullptr;
+  if (HasBudget(now.options->generation) && in_order) {
     return absl::FailedPreconditionError("its budget is spent in the order of its calls");
   }
   most_width_ = now.options->session().generator().most_under_way();
@@ -558,7 +564,8 @@ size_t LookAhead::MostInStep() const {
 bool LookAhead::WantsMore() const {
   if (walk_ != Walk::kAhead) return false;
   if (calls_.num_kept() > 0 && calls_.size() <= most_kept_) return true;
-  return calls_.num_under_way() < width_ && calls_.size() < MostAhead();
+  return calls_.num_under_way() < width_ && calls_.size() < MostAhead() &&
+         calls_.bytes() <= kMostBytes;
 }
 
 absl::Status LookAhead::StepOnce() {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
+#include "extension/batch/map_reduce.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
@@ -35,6 +36,13 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row, const S
 
 }  // namespace
 
+PendingAnswer::PendingAnswer(RowPrompt row) : row_(std::move(row)) {}
+
+PendingAnswer::PendingAnswer(RowPrompt row, RowAnswer answer)
+    : row_(std::move(row)), submitted_(true), answer_(std::move(answer)) {}
+
+PendingAnswer::PendingAnswer(PendingAnswer&&) = default;
+
 PendingAnswer::~PendingAnswer() {
   // In a forked child, whose locks this takes may never be let go.
   if (request_ != nullptr && !fork_guard_.forked()) request_->Cancel();
@@ -65,6 +73,8 @@ bool PendingAnswer::Submit() {
     submitted_ = answer_.null_prompt = true;
   } else if (!row_.system.ok()) {
     Refuse(row_.system.status());
+  } else if (row_.parts != nullptr) {
+    return SubmitInParts();
   } else {
     over_budget_ = SetAside();
     if (!over_budget_.ok()) {
@@ -93,13 +103,57 @@ bool PendingAnswer::Submit() {
   return true;
 }
 
+// A text that is one prompt is a row like any other from here on.
+bool PendingAnswer::SubmitInParts() {
+  MapReduceTask task{.options = *row_.options,
+                     .instruction = std::string(row_.options->SystemOf(*row_.system)),
+                     .parts = *row_.parts};
+  std::unique_ptr<MapReduce> work;
+  const absl::StatusOr<bool> is_long = [&]() -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(work, MapReduce::Create(std::move(task)));
+    return work->Begin(**row_.prompt);
+  }();
+  if (is_long.ok() && !*is_long) {
+    row_.parts.reset();
+    return Submit();
+  }
+  if (!is_long.ok()) {
+    Refuse(is_long.status());
+  } else {
+    parts_ = std::move(work);
+    submitted_ = true;
+    counted_ = true;  // its prompts are
+  }
+  row_.prompt = std::nullopt;
+  row_.system = std::nullopt;
+  CollectParts();
+  return true;
+}
+
+void PendingAnswer::CollectParts() {
+  if (parts_ == nullptr || !parts_->Advance()) return;
+  answer_.generation = parts_->result();
+  parts_.reset();
+}
+
+const absl::Status& PendingAnswer::over_budget() const {
+  return parts_ != nullptr ? parts_->over_budget() : over_budget_;
+}
+
+bool PendingAnswer::stuck() const { return parts_ != nullptr && parts_->stuck(); }
+
 bool PendingAnswer::NeedsModel() const {
-  if (!submitted_) return true;
+  if (!submitted_ || parts_ != nullptr) return true;
   if (request_ == nullptr) return false;
   return !request_->WaitFor(absl::ZeroDuration()) || !request_->result().remembered;
 }
 
 bool PendingAnswer::Done(absl::Duration wait) {
+  if (parts_ != nullptr) {
+    if (wait > absl::ZeroDuration()) parts_->WaitForNext(wait);
+    Collect();
+    return answered();
+  }
   const bool done = submitted_ && (request_ == nullptr || request_->WaitFor(wait));
   if (!done || row_.escalation == nullptr) return done;
   Collect();
@@ -116,6 +170,11 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
     if (!over_budget_.ok()) StatementCall::Note(std::string(over_budget_.message()));
     // Of this kind only an interrupt is, while it was submitted.
     if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
+    if (parts_ != nullptr) {
+      RETURN_IF_ERROR(parts_->AwaitNext(db, meanwhile));
+      Collect();
+      continue;
+    }
     if (request_ == nullptr) continue;
     absl::Status waited = lm::Await(db, *request_, meanwhile);
     const bool late = absl::IsDeadlineExceeded(waited);
@@ -127,6 +186,7 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
     }
     Collect();
   } while (!answered());
+  if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
   if (std::exchange(counted_, true)) return absl::OkStatus();
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     const Generation& generation = answer_.generation;
@@ -137,6 +197,7 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
 }
 
 void PendingAnswer::Collect() {
+  CollectParts();
   if (escalated_ && !submitted_) Submit();  // there was no room before
   if (request_ == nullptr || !request_->WaitFor(absl::ZeroDuration())) return;
   Take();

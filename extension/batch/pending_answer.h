@@ -18,6 +18,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "extension/batch/read_in_parts.h"
 #include "extension/batch/row_answer.h"
 #include "extension/connection/await.h"
 #include "extension/connection/call_options.h"
@@ -56,6 +57,8 @@ struct RowPrompt {
   bool weighs = false;
   std::shared_ptr<const Escalation> escalation = {};  // null: the answer is what it is
   std::shared_ptr<MemoScan> scan = {};  // whose row it is; null: the statement's that submits it
+  // Null: one prompt, whatever its length. Only of a row that generates, with a system prompt.
+  std::shared_ptr<const ReadInParts> parts = {};
 };
 
 // Rows whose texts begin alike are side by side in the order of these. REQUIRES: the row has not
@@ -63,6 +66,7 @@ struct RowPrompt {
 std::string PlaceOf(const RowPrompt& row);
 
 class Call;
+class MapReduce;
 
 // The arguments that every function of a row has: (prompt [, system [, options]]). What is wrong
 // with the prompt or the system prompt is the row's failure; an error is the statement's. A NULL
@@ -72,21 +76,23 @@ absl::StatusOr<RowPrompt> ReadRow(const Call& call, std::optional<OnError> on_er
 // Not thread-safe. Destroying it cancels what nobody has waited for.
 class PendingAnswer {
  public:
-  explicit PendingAnswer(RowPrompt row) : row_(std::move(row)) {}
+  explicit PendingAnswer(RowPrompt row);
   // One whose answer is known already.
-  PendingAnswer(RowPrompt row, RowAnswer answer)
-      : row_(std::move(row)), submitted_(true), answer_(std::move(answer)) {}
+  PendingAnswer(RowPrompt row, RowAnswer answer);
   ~PendingAnswer();
-  PendingAnswer(PendingAnswer&&) = default;
+  PendingAnswer(PendingAnswer&&);
   PendingAnswer& operator=(PendingAnswer&&) = delete;
 
   // Hands the prompt to the engine, once. False where the engine's queue is full, or the
   // statement's budgets have nothing left: to be tried again after some other answer has come. A
-  // row that can have no answer needs none: that is true.
+  // row that can have no answer needs none: that is true. Of a text that is read in parts the first
+  // ones are handed over; Collect() goes on with it.
   bool Submit();
-  // Why a budget was in the way of the last Submit(); OK where none was.
-  const absl::Status& over_budget() const { return over_budget_; }
+  // Why a budget was in the way of what was to be submitted last; OK where none was.
+  const absl::Status& over_budget() const;
   bool submitted() const { return submitted_ || escalated_; }
+  // Whether it is read in parts of which none is under way: the next one is refused so far.
+  bool stuck() const;
   // Whether the answer is asked for, or given, by the model of RowPrompt::escalation.
   bool escalated() const { return escalated_; }
 
@@ -99,9 +105,10 @@ class PendingAnswer {
   bool NeedsModel() const;
 
   // Where the answer is there, keeps it; where it is not to be relied on, asks the other model.
+  // Where answers about parts are there, submits what follows of them.
   void Collect();
   // Whether it has been collected, or was never the engine's to give.
-  bool answered() const { return submitted_ && request_ == nullptr; }
+  bool answered() const { return submitted_ && request_ == nullptr && parts_ == nullptr; }
 
   // Waits for the answer. One that could not be submitted is tried once more; a queue that is still
   // full is then its answer. Cancelled on an interrupt of `db`'s statement, FailedPrecondition in a
@@ -116,6 +123,9 @@ class PendingAnswer {
 
  private:
   void Refuse(absl::Status status);
+  // Submit() of a row that may be read in parts.
+  bool SubmitInParts();
+  void CollectParts();
   // Sets aside what the answer may take at most. An error says which budget has not that much left.
   absl::Status SetAside();
   // Says what it has taken.
@@ -131,6 +141,7 @@ class PendingAnswer {
   bool escalated_ = false;
   bool counted_ = false;                  // for lm_running
   std::shared_ptr<Request> request_;      // null: not submitted, or answered
+  std::unique_ptr<MapReduce> parts_;      // null: not read in parts, or answered
   std::unique_ptr<SpendingShare> share_;  // null: there is no budget
   absl::Status over_budget_;
   RowAnswer answer_;

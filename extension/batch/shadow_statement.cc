@@ -30,8 +30,9 @@ constexpr absl::string_view kAsker = "sqlite-lm: look-ahead";
 // Ours that a shadow may call: the first know that they are called by one, the others change
 // nothing.
 constexpr absl::string_view kForeseen[] = {
-    "generate", "generate_json", "lm_try",    "lm_classify", "lm_extract",    "lm_if",
-    "lm_score", "lm_embed",      "lm_rerank", "lm_filter",   "lm_similarity", "lm_classify_scores"};
+    "generate",      "generate_json",      "lm_try",      "lm_classify", "lm_extract",
+    "lm_if",         "lm_score",           "lm_embed",    "lm_rerank",   "lm_filter",
+    "lm_similarity", "lm_classify_scores", "lm_summarize"};
 // SQLite's that are the same all through a statement, although they are not marked so.
 constexpr absl::string_view kConstant[] = {"current_timestamp", "current_date", "current_time"};
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",

@@ -3,19 +3,21 @@
 // lm_agg(text, instruction [, options])       aggregate: an instruction over all rows of a group
 // lm_cluster_label(text [, options])          aggregate: what the texts of a group have in common
 //
-//   SELECT id, lm_summarize(body) FROM reports;                    -- longer than the context or
-//   not SELECT lm_summarize(readfile('book.txt'), '{"max_tokens":400}'); SELECT product,
-//   lm_agg(body, 'What do buyers complain about most?') FROM reviews GROUP BY product; SELECT
-//   lm_summarize_agg(line) FROM (SELECT line FROM log ORDER BY time);
+//   SELECT id, lm_summarize(body) FROM reports;          -- longer than the context or not
+//   SELECT lm_summarize(readfile('book.txt'), '{"max_tokens":400}');
+//   SELECT product, lm_agg(body, 'What do buyers complain about most?')
+//     FROM reviews GROUP BY product;
+//   SELECT lm_summarize_agg(line) FROM (SELECT line FROM log ORDER BY time);
 //
 // Nothing is left out and nothing is cut off: every token of every row is read. What fits the
 // context is one prompt, with the instruction as its system prompt: lm_summarize(text) is then
-// generate(text, 'Summarise the text.'); lm_cluster_label asks for a name of what they share.
-// A longer text is cut into parts at paragraphs and
-// sentences. The instruction is carried out over each part, many at a time, and the answers are
-// combined, in order, in as many rounds as it takes. Rows of an aggregate are one text, a blank
-// line apart, in the order in which SQLite visits them (ORDER BY in a subquery says which); parts
-// are under way while further rows are read.
+// generate(text, 'Summarise the text.'); lm_cluster_label asks for a name of what they share. A
+// longer text is cut into parts at paragraphs and sentences. The instruction is carried out over
+// each part, many at a time, and the answers are combined, in order, in as many rounds as it takes.
+//
+// lm_summarize() looks ahead (look_ahead.h): the texts of many rows, and their parts, decode
+// together. Rows of an aggregate are one text, a blank line apart, in the order in which SQLite
+// visits them (ORDER BY in a subquery says which); parts are under way while further rows are read.
 //
 // options are those of generate(), and
 //   instruction   (lm_summarize, lm_summarize_agg, lm_cluster_label) what to do, instead of our
@@ -34,6 +36,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch/look_ahead.h"
 #include "extension/batch/map_reduce.h"
 #include "extension/batch/row_answer.h"
 #include "extension/connection/aggregate_function.h"
@@ -44,16 +47,12 @@
 namespace lm {
 namespace {
 
-constexpr char kSummarise[] = "Summarise the text.";
 constexpr char kNameCluster[] = "Name in a few words what all of these texts are about.";
-constexpr char kCombine[] =
-    "Combine these answers about the parts of one text into one answer. The instruction was: ";
 
 // `instruction` is nullopt where the options may have it, and `otherwise` is it where they do not.
-absl::StatusOr<std::unique_ptr<MapReduce>> Begin(Call& call, std::optional<std::string> instruction,
-                                                 const char* otherwise,
-                                                 const std::optional<std::string>& json,
-                                                 OnError* on_error) {
+absl::StatusOr<MapReduceTask> ReadTask(Call& call, std::optional<std::string> instruction,
+                                       const char* otherwise,
+                                       const std::optional<std::string>& json) {
   auto own = instruction.has_value()
                  ? OwnOptions::TakeOfCall(json, {"combine", "part_tokens"})
                  : OwnOptions::TakeOfCall(json, {"instruction", "combine", "part_tokens"});
@@ -63,13 +62,11 @@ absl::StatusOr<std::unique_ptr<MapReduce>> Begin(Call& call, std::optional<std::
     ASSIGN_OR_RETURN(instruction, own->Text("instruction"));
   }
   task.instruction = instruction.value_or(otherwise);
-  ASSIGN_OR_RETURN(std::optional<std::string> combine, own->Text("combine"));
-  task.combine = combine.has_value() ? *combine : absl::StrCat(kCombine, task.instruction);
-  ASSIGN_OR_RETURN(const int64_t part_tokens, own->Integer("part_tokens", 0, 1, INT32_MAX));
-  task.part_tokens = static_cast<int32_t>(part_tokens);
+  ASSIGN_OR_RETURN(task.parts, ReadPartsOptions(*own));
   ASSIGN_OR_RETURN(task.options, call.Options(own->rest()));
-  *on_error = task.options.generation.on_error;
-  return MapReduce::Create(call.connection().db(), std::move(task));
+  RETURN_IF_ERROR(CheckOneAnswer(task.options.generation));
+  task.options.generation.on_overflow = OnOverflow::kError;
+  return task;
 }
 
 // The answer to a text whose work has begun, or what on_error makes of its failure.
@@ -77,20 +74,20 @@ absl::Status Conclude(Call& call, MapReduce& work, absl::Status failure, OnError
   RowAnswer answer;
   answer.generation.status = std::move(failure);
   if (answer.generation.status.ok()) {
-    ASSIGN_OR_RETURN(answer.generation, work.Finish());
+    ASSIGN_OR_RETURN(answer.generation, work.Finish(call.connection().db()));
   }
   return ResultAnswer(call.context(), answer, on_error);
 }
 
 absl::Status Summarize(Call& call) {
-  absl::StatusOr<std::optional<std::string>> text = call.Text(0, "text");
-  if (text.ok() && !text->has_value()) return absl::OkStatus();
+  RowPrompt row{.prompt = call.Text(0, "text")};
+  if (row.prompt.ok() && !row.prompt->has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<std::string> json, call.Text(1, "options"));
-  OnError on_error = OnError::kError;
-  ASSIGN_OR_RETURN(std::unique_ptr<MapReduce> work,
-                   Begin(call, std::nullopt, kSummarise, json, &on_error));
-  if (text.ok()) RETURN_IF_ERROR(work->Add(**text));
-  return Conclude(call, *work, text.status(), on_error);
+  ASSIGN_OR_RETURN(MapReduceTask task, ReadTask(call, std::nullopt, kSummarise, json));
+  row.system = std::move(task.instruction);
+  row.parts = std::make_shared<const ReadInParts>(std::move(task.parts));
+  row.options = std::make_shared<const CallOptions>(std::move(task.options));
+  return AnswerRow(call, std::move(row));
 }
 
 // Argument 0 is the text; then the instruction, where there is one, and the options.
@@ -105,7 +102,8 @@ class DocumentAggregate : public Aggregate {
     absl::StatusOr<std::optional<std::string>> text = row.Text(0, "text");
     if (text.ok() && !text->has_value()) return absl::OkStatus();
     RETURN_IF_ERROR(ReadArguments(row));
-    if (text.ok()) return failure_.ok() ? work_->Add(**text) : absl::OkStatus();
+    if (text.ok())
+      return failure_.ok() ? work_->Add(row.connection().db(), **text) : absl::OkStatus();
     absl::Status failure(text.status().code(),
                          absl::StrCat("row ", rows_, ": ", text.status().message()));
     if (on_error_ == OnError::kError) return failure;
@@ -129,7 +127,9 @@ class DocumentAggregate : public Aggregate {
     ASSIGN_OR_RETURN(std::optional<std::string> options,
                      row.Text(has_instruction_ ? 2 : 1, "options"));
     if (work_ == nullptr) {
-      ASSIGN_OR_RETURN(work_, Begin(row, instruction, otherwise_, options, &on_error_));
+      ASSIGN_OR_RETURN(MapReduceTask task, ReadTask(row, instruction, otherwise_, options));
+      on_error_ = task.options.generation.on_error;
+      ASSIGN_OR_RETURN(work_, MapReduce::Create(std::move(task)));
       instruction_ = std::move(instruction);
       options_ = std::move(options);
     } else if (instruction != instruction_ || options != options_) {

@@ -27,10 +27,11 @@
 // price_out (of a million tokens: lm_stats.cost, lm_explain), tokenizer.
 //
 // tokenizer is a file or directory with the model's tokenizer, as `path` of a model here would be;
-// no weights are read. With it everything that counts tokens works (lm_tokenize, lm_chunks,
-// lm_summarize, lm_agg, lm_explain to the token), and a prompt that is too long for context_length
-// is found out before it is sent. Without it lm_token_count asks the server, where that has an API
-// for it, and lm_explain guesses. A prompt that a server refuses as too long is cut as on_overflow
+// no weights are read. With it everything that counts tokens is exact (lm_tokenize, lm_chunks,
+// lm_summarize, lm_agg, lm_explain), and a prompt that is too long for context_length is found out
+// before it is sent. Without it lm_token_count, lm_chunks, lm_summarize and lm_agg ask the server,
+// where that has an API for it; else the last three take a byte for a token, and lm_token_count is
+// an error. lm_explain guesses. A prompt that a server refuses as too long is cut as on_overflow
 // says, by whole characters, and sent again. lm_logprobs needs a model here.
 //
 // Constraints are asked for in the server's own way, after a first question that shows whether it

@@ -7,6 +7,9 @@
 --   instruction   instead of 'Summarise the text.'
 --   combine       what to do with the answers about parts, instead of the wording that comes with sqlite-lm
 --   part_tokens   the most tokens of the text in a part, where that is to be less than what fits
+-- Rows of a table go together, and so do the parts of their texts; with a budget (max_total_tokens, max_cost), one row
+-- after the other. A job does the same with {"summarize":true} in its options. Of a model on a server whose tokens are
+-- not known here the server is asked, or texts are measured by their bytes (lm_models' option tokenizer is exact).
 
 -- What fits is one prompt.
 SELECT lm_summarize('A short note.', '{"max_tokens":8}') = generate('A short note.', 'Summarise the text.', '{"max_tokens":8}');

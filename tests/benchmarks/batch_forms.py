@@ -20,11 +20,14 @@ import time
 
 SYSTEM = "Write a one-line summary of this package."
 UPDATE = "UPDATE documents SET summary = generate(text, :system, :options)"
+SUMMARIZE = "UPDATE documents SET summary = lm_summarize(text, json_set(:options, '$.instruction', :system))"
 FORMS = {
     "UPDATE, lookahead off": ["INSERT INTO temp.lm_settings VALUES ('lookahead', 'off')", UPDATE],
     "SELECT, lookahead off": ["INSERT INTO temp.lm_settings VALUES ('lookahead', 'off')",
                               "CREATE TEMP TABLE out AS SELECT id, generate(text, :system, :options) AS value FROM documents"],
     "UPDATE": [UPDATE],
+    "UPDATE, lm_summarize, lookahead off": ["INSERT INTO temp.lm_settings VALUES ('lookahead', 'off')", SUMMARIZE],
+    "UPDATE, lm_summarize": [SUMMARIZE],
     "SELECT": ["CREATE TEMP TABLE out AS SELECT id, generate(text, :system, :options) AS value FROM documents"],
     "lm_prefetch, then UPDATE": ["SELECT lm_prefetch(text, :system, :options) FROM documents", UPDATE],
     "lm_map": ["CREATE TEMP TABLE out AS SELECT id, lm_map(text, :system, :options) "

@@ -16,7 +16,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None, events=None, models=None, streams=True):
+    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None, events=None, models=None, streams=True, counted=None):
         super().__init__(("127.0.0.1", 0), handler or Handler)
         self.answer = answer or (lambda body: "re: " + body["messages"][-1]["content"])
         self.owner = owner
@@ -26,6 +26,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.first = first  # of logprobs: [(token, logprob), ...]
         self.fields = fields    # of requests: others are refused
         self.context = context  # most words of a prompt: a longer one is refused
+        self.counted = counted  # most words of a text that it counts: of a longer one it will not tell
         self.models = models  # instead of the list of them
         self.stopped = threading.Event()
         self.loading = 0      # answers to a wish for that list before there is one
@@ -128,11 +129,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def good(self, body, pieces=3, text=None):
         words = len(self.asked(body).split())
+        if self.path == "/tokenize":
+            if self.server.counted and words > self.server.counted:
+                return self.whole(400, {"error": {"message": f"{words} words are too many to count"}})
+            return self.whole(200, {"count": words, "max_model_len": 4096})
         if self.server.context and words > self.server.context:
             return self.whole(400, {"error": {"message": f"This model's maximum context length is {self.server.context} tokens. However, your request has {words} "
                                                          "input tokens. Please reduce the length of the input messages."}})
-        if self.path == "/tokenize":
-            return self.whole(200, {"count": words, "max_model_len": 4096})
         if self.path.endswith("/rerank"):
             return self.whole(200, {"model": "tiny", "results": [{"index": 0, "relevance_score": 1 / len(body["documents"][0])}]})
         if "input" in body:

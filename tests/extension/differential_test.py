@@ -18,7 +18,8 @@ SEED = int(os.environ.get("LM_DIFFERENTIAL_SEED", "1"))
 ROWS = 24
 MARK = "sqlite-lm: look-ahead"
 
-# {g}: a text; {h}: another; {b}: a condition; {n}: a number; {k}: a label; {i}: a random row.
+# {g}: a text; {h}: another; {s}: what a text says that is read in parts; {b}: a condition; {n}: a number; {k}: a label; {i}: a
+# random row.
 SHAPES = {
     "select": "SELECT id, {g} FROM notes",
     "two columns": "SELECT {g}, {h} FROM notes",
@@ -117,6 +118,16 @@ SHAPES = {
     "error of SQLite": "SELECT id, {g}, abs(CASE id WHEN {i} THEN -9223372036854775808 ELSE 1 END) FROM notes",
     "error null": "SELECT id, generate(CASE id WHEN {i} THEN x'00' ELSE body END, NULL, '{{\"on_error\":\"null\"}}') FROM notes",
     "constraint": "INSERT INTO notes(id, body) SELECT id + {i}, {g} FROM notes",
+    "summaries": "SELECT id, {s} FROM notes",
+    "summaries, filter": "SELECT id, {s} FROM notes WHERE {b}",
+    "summaries, limit": "SELECT id, {s} FROM notes LIMIT 6",
+    "summary or answer": "SELECT id, CASE WHEN {b} THEN {s} ELSE {g} END FROM notes",
+    "order by summary": "SELECT id FROM notes ORDER BY {s}, id",
+    "answer to a summary": "SELECT id, generate({s} || id, NULL, '{{\"max_tokens\":2}}') FROM notes",
+    "summary of answers": "SELECT id, lm_summarize({g} || body, '{{\"max_tokens\":2,\"part_tokens\":6}}') FROM notes",
+    "update summaries": "UPDATE notes SET y = {s}",
+    "update summaries, filter": "UPDATE notes SET y = {s} WHERE {b}",
+    "error in a summary": "SELECT id, lm_summarize(CASE id WHEN {i} THEN x'00' ELSE body END, '{{\"part_tokens\":6}}') FROM notes",
     "random seeds": "SELECT id, generate(body, NULL, json_object('temperature', 0.8, 'seed', id)) FROM notes",
 }
 # What cannot be foreseen, and why.
@@ -130,6 +141,10 @@ ALONE = {
     "upsert nothing": "the rows conflict", "insert or ignore": "few rows", "having": "three groups",
     "classify, then group": "few groups", "recursive": "nine rows", "json_each": "nine rows", "error": "ends early",
     "error behind a filter": "ends early", "error in an update": "ends early", "error of SQLite": "ends early",
+    "error in a summary": "ends early", "summaries, limit": "a LIMIT of 6",
+    **dict.fromkeys(["summaries", "summaries, filter", "summary or answer", "order by summary", "answer to a summary",
+                     "summary of answers", "update summaries", "update summaries, filter"],
+                    "what is asked are parts, what is foreseen are rows"),
     "update indexed": "rows that it moves in the index it reads are found in the memo",
 }
 
@@ -223,8 +238,12 @@ class DifferentialTest(unittest.TestCase):
 
         def yes(column="body"):
             return f"lm_if({column}, '{chance.choice(['Does it rain?', 'Is it dry?'])}')"
+
+        def summary(column="body"):
+            options = chance.choice(['{"max_tokens":2}', '{"max_tokens":2,"part_tokens":6}', '{"part_tokens":3,"cache":false}'])
+            return f"lm_summarize({column}, '{options}')"
         return SHAPES[shape].format(
-            g=call(), h=call(), g2=call(), b=yes(), n=f"lm_score(body, '{chance.choice(['It rains.', 'It is dry.'])}')",
+            g=call(), h=call(), s=summary(), g2=call(), b=yes(), n=f"lm_score(body, '{chance.choice(['It rains.', 'It is dry.'])}')",
             k="lm_classify(body, '[\"dry\",\"wet\"]')", i=chance.randrange(1, ROWS), bk=yes("kind"), bt=yes("t.tag"),
             gt=call("t.tag"), gtag=call("tag"), gx=call("excluded.body"))
 

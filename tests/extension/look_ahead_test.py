@@ -22,7 +22,7 @@ PLAIN = '{"cache":false}'
 SISTERS = [f"lm_classify(body, '{LABELS}', NULL, '{PLAIN}')", f"generate_json(body, '{SCHEMA}', 'Say JSON.', '{PLAIN}')",
            f"lm_extract(body, '{SCHEMA}', '{PLAIN}')", f"lm_if(body, 'Does it rain?', '{PLAIN}')",
            f"lm_score(body, 'It rains.', '{PLAIN}')", f"lm_embed(body, '{PLAIN}')",
-           "lm_embed(body, '{\"pooling\":\"last\",\"cache\":false}')"]
+           "lm_embed(body, '{\"pooling\":\"last\",\"cache\":false}')", f"lm_summarize(body, '{OPTIONS}')"]
 
 
 class LookAheadTest(unittest.TestCase):
@@ -165,6 +165,42 @@ class LookAheadTest(unittest.TestCase):
         self.query(f"SELECT {SISTERS[0]}, {SISTERS[4]}, {G} FROM notes LIMIT 20")
         self.query(f"SELECT lm_if(body, 'Does it rain?', '{PLAIN}'), lm_if(body, 'Is it dry?', '{PLAIN}') FROM notes LIMIT 20")
         self.query(f"SELECT id FROM notes WHERE id < 20 ORDER BY {SISTERS[4]} DESC LIMIT 5")
+
+    def test_texts_that_are_read_in_parts(self):
+        # Every third one is short enough for one prompt; the others take up to eight parts, and two rounds or three.
+        longer = "UPDATE notes SET body = trim(replace(printf('%.*c', 1 + 9 * (id % 3), '-'), '-', body || '. '))"
+        summary = "lm_summarize(body, '{\"max_tokens\":4,\"part_tokens\":60,\"cache\":false}')"
+        for sql in (f"SELECT id, {summary} FROM notes", f"UPDATE notes SET y = {summary}",
+                    f"CREATE TABLE other AS SELECT id, {summary} AS s FROM notes",
+                    f"SELECT id, {summary} FROM notes ORDER BY kind, id DESC"):
+            with self.subTest(sql=sql):
+                known = []
+
+                def run(connection, sql=sql):
+                    connection.execute(longer)
+                    rows, requests, foreseen = self.counted(connection, lambda: connection.execute(sql).fetchall())
+                    known.append((requests, foreseen))
+                    connection.execute("DROP TABLE IF EXISTS other")
+                    return rows
+                self.both(run, foreseen=None)
+                rows = ROWS * 9 // 10
+                self.assertEqual(known[0][0], known[1][0])
+                self.assertGreater(known[0][0], 3 * rows)
+                self.assertGreaterEqual(known[1][1], rows - (2 if sql.startswith("SELECT") else 1))
+        runs = []  # as long as they are there, their databases have names of their own
+        # What depends on such an answer is foreseen once it is known.
+        for sql in (f"SELECT id, generate({summary} || id, NULL, '{OPTIONS}') FROM notes",
+                    f"SELECT id, {summary} FROM notes WHERE lm_score(substr(body, 1, 30), 'It rains.', '{PLAIN}') > 0",
+                    f"SELECT id, {summary} AS s FROM notes WHERE s IS NOT NULL LIMIT 9"):
+            with self.subTest(sql=sql):
+                runs.append(lambda connection: (connection.execute(longer), connection.execute(sql).fetchall())[1])
+                self.both(runs[-1], foreseen=None)
+        # A budget is spent in the order of the rows.
+        for options in ('"max_total_tokens":5000', '"max_total_tokens":5000,"part_tokens":60'):
+            sql = f"SELECT id, lm_summarize(body, '{{\"max_tokens\":4,\"on_error\":\"null\",{options}}}') FROM notes"
+            runs.append(lambda connection: (connection.execute(longer), connection.execute(sql).fetchall())[1])
+            rows = self.both(runs[-1], foreseen=False)
+            self.assertTrue(0 < sum(answer is not None for _, answer in rows) < ROWS * 9 // 10)
 
     def test_cascades_ask_both_models_ahead(self):
         options = '{"cache":false,"escalate":{"model":"other","below":1}}'
@@ -528,6 +564,11 @@ class LookAheadTest(unittest.TestCase):
         self.assertIsNone(harness.value(connection, "SELECT hint FROM lm_stats"))
         connection.execute(f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL").fetchall()
         self.assertIn("random()", harness.value(connection, "SELECT hint FROM lm_stats"))
+        # What reads in parts is not lm_map()'s to do.
+        connection.execute("SELECT id, lm_summarize(body, '{\"max_tokens\":1,\"cache\":false}') FROM notes WHERE random() IS NOT NULL").fetchall()
+        hint = harness.value(connection, "SELECT hint FROM lm_stats")
+        self.assertRegex(hint, r"lm_summarize\(\) for 54 rows one at a time \(no look-ahead: .*random\(\).*; without a budget, a job")
+        self.assertNotIn("lm_map", hint)
 
     def test_what_was_foreseen_is_no_reason_for_a_hint_however_soon_it_was_answered(self):
         dependent = f"SELECT 0 AS i, 'a' AS t UNION ALL SELECT i + 1, generate(t || i, NULL, '{OPTIONS}') FROM c WHERE i < 17"

@@ -588,6 +588,76 @@ class RemoteTest(RemoteCase):
             self.assertTrue(90 < tokens <= 150, tokens)
         self.fails(db, "INSERT INTO temp.lm_models(name, path, options) VALUES ('far', ?, '{\"tokenizer\":\"/no/such.gguf\"}')", "tokenizer: .*no/such.gguf", server.url)
 
+    def test_texts_whose_server_counts_their_tokens(self):
+        # It refuses what is longer than its context.
+        server = self.server(context=4096, answer=lambda body: f"said of {len(body['messages'][-1]['content'].split())}")
+        db = self.connect(server.url)
+        # What fits by its bytes is one prompt, and nobody is asked.
+        for sql in ("SELECT lm_summarize('a b c')", "SELECT lm_agg(value, 'Sum up.') FROM json_each('[\"a\",\"b\",\"c\"]')",
+                    "SELECT lm_summarize_agg(value) FROM json_each('[\"a b\",\"c\"]')"):
+            before = len(server.requests)
+            self.assertEqual(harness.value(db, sql), "said of 3")
+            self.assertEqual([body["messages"][0]["role"] for body in server.requests[before:]], ["system"])
+        # More bytes than that, yet few enough tokens: still one prompt.
+        words = [f"number{i:05}" for i in range(12000)]
+        before = len(server.requests)
+        self.assertEqual(harness.value(db, "SELECT lm_summarize(?)", " ".join(words[:1500])), "said of 1500")
+        self.assertEqual([set(body) & {"prompt", "messages"} for body in server.requests[before:]], [{"prompt"}, {"messages"}])
+        # Parts that are as long as they may be, and every word in one of them.
+        before = len(server.requests)
+        self.assertRegex(harness.value(db, "SELECT lm_summarize(?)", " ".join(words)), "said of [0-9]+$")
+        asked = [body["messages"][-1]["content"] for body in server.requests[before:] if "messages" in body]
+        parts = [text.split() for text in asked if "number" in text]
+        self.assertEqual(sorted(sum(parts, [])), words)
+        self.assertLess(len(parts), 6)
+        self.assertLess(len(server.requests) - before, 6 * len(parts))
+        # Rows together; each its own.
+        before = len(server.requests)
+        self.assertEqual(harness.value(db, "SELECT lm_agg(value, 'Sum up.') FROM json_each(?)", json.dumps(words[:3000])), "said of 3000")
+        self.assertLess(len(server.requests) - before, 40)
+        chunks = db.execute("SELECT chunk, tokens FROM lm_chunks(?, 100)", (" ".join(words[:1000]),)).fetchall()
+        self.assertEqual("".join(chunk for chunk, _ in chunks), " ".join(words[:1000]))
+        self.assertEqual([len(chunk.split()) for chunk, _ in chunks], [tokens for _, tokens in chunks])
+        self.assertTrue(all(tokens <= 100 for _, tokens in chunks) and len(chunks) < 15, [tokens for _, tokens in chunks])
+        self.assertEqual(db.execute("SELECT * FROM lm_chunks('a b c')").fetchall(), [(1, "a b c", 1, 3)])
+
+    def test_texts_that_their_server_will_not_count(self):
+        server = self.server(context=4096, counted=1000, answer=lambda body: "said")
+        db = self.connect(server.url)
+        words = [f"number{i:05}" for i in range(3000)]
+        self.assertEqual(harness.value(db, "SELECT lm_summarize(?)", " ".join(words)), "said")
+        asked = [body["messages"][-1]["content"] for body in server.requests if "messages" in body]
+        self.assertEqual(sorted(" ".join(text for text in asked if "number" in text).split()), words)
+
+    def test_texts_whose_server_counts_nothing(self):
+        server = self.server(owner="somebody", context=700, answer=lambda body: "said")
+        db = self.connect(server.url, context_length=700)
+        text = " ".join(f"word{i:04}" for i in range(1000))
+        # A token has a byte at least.
+        self.assertEqual(harness.value(db, "SELECT lm_summarize('a b c')"), "said")
+        self.assertEqual(len(server.requests), 1)
+        self.assertEqual(harness.value(db, "SELECT lm_summarize(?, '{\"max_tokens\":100}')", text), "said")
+        parts = [body["messages"][-1]["content"] for body in server.requests[1:]]
+        self.assertEqual("".join(sorted((part for part in parts if "word" in part), key=str.split)).split(), text.split())
+        self.assertTrue(all(len(part) < 600 for part in parts), [len(part) for part in parts])
+        self.assertEqual(harness.value(db, "SELECT lm_agg(value, 'Sum up.', '{\"max_tokens\":100}') FROM json_each(?)",
+                                       json.dumps(text.split())), "said")
+        chunks = db.execute("SELECT chunk, tokens FROM lm_chunks(?, 90)", (text,)).fetchall()
+        self.assertEqual("".join(chunk for chunk, _ in chunks), text)
+        self.assertEqual({(len(chunk) <= 90, tokens) for chunk, tokens in chunks}, {(True, None)})
+        self.fails(db, "SELECT lm_summarize(?, json_object('instruction', ?))", "too little of the context's 700", text, text)
+        # Whose context nobody tells is given the whole, and says itself what is too long.
+        unknown = self.server(owner="somebody", context=700, answer=lambda body: "said",
+                              models={"object": "list", "data": [{"id": "tiny", "owned_by": "somebody"}]})
+        db = self.connect(unknown.url)
+        self.assertEqual(harness.value(db, "SELECT lm_summarize(?)", " ".join(text.split()[:500])), "said")
+        self.fails(db, "SELECT lm_summarize(?)", "maximum context length is 700 tokens", text)
+        # Rows go together.
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, x TEXT)")
+        db.executemany("INSERT INTO t(x) VALUES (?)", [(f"row {i}",) for i in range(20)])
+        db.execute("SELECT lm_summarize(x) FROM t").fetchall()
+        self.assertGreater(harness.value(db, "SELECT max(foreseen) FROM lm_stats"), 16)
+
     def test_tokens_are_asked_for(self):
         server = self.server()
         db = self.connect(server.url)
