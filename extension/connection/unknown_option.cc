@@ -40,6 +40,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kOfFunctions[] = {
     {"retry", "lm_run"},
     {"sample", "lm_explain and lm_calibrate"},
     {"scores", "lm_classify"},
+    {"summarize", "lm_jobs"},
     {"task", kEmbed},
     {"threshold", "lm_classify, lm_distinct and lm_match"},
 };

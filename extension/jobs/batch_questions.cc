@@ -12,6 +12,7 @@
 #include "engine/remote/chat_request.h"
 #include "engine/runtime/constraint_cache.h"
 #include "extension/connection/call_options.h"
+#include "extension/jobs/job_options.h"
 
 namespace lm {
 namespace {
@@ -93,8 +94,12 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
   questions.job_ = job.name;
   questions.system_ = job.system;
   if (!job.system.has_value()) questions.system_ = connection.settings().system;
-  absl::StatusOr<GenerationOptions> options =
-      ReadGenerationOptions(job.options, connection.settings(), {.on_error = OnError::kNull});
+  bool reads_in_parts = false;
+  absl::StatusOr<GenerationOptions> options = [&]() -> absl::StatusOr<GenerationOptions> {
+    ASSIGN_OR_RETURN(const JobOptions own, ReadJobOptions(job.options));
+    reads_in_parts = own.parts != nullptr;
+    return ReadGenerationOptions(own.of_calls, connection.settings(), {.on_error = OnError::kNull});
+  }();
   if (!options.ok()) {
     return absl::Status(options.status().code(),
                         absl::StrCat("the job's options: ", options.status().message()));
@@ -105,6 +110,11 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
     return absl::InvalidArgumentError(
         absl::StrCat("the job's options: ", questions.options_.vote > 0 ? "vote" : "n and best_of",
                      ": a row of a batch file is one request, and has one answer"));
+  }
+  if (reads_in_parts) {
+    return absl::InvalidArgumentError(
+        "the job's options: summarize: a row of a batch file is one request, a text that is read "
+        "in parts is several");
   }
   const AnswerConstraint& constraint = questions.options_.constraint;
   if (constraint.kind != AnswerConstraint::Kind::kNone) {

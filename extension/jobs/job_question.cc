@@ -12,7 +12,7 @@ namespace lm {
 namespace {
 
 // OptionsOfAnswer, and what a request would have made part of its prompt or its adapters.
-std::string OptionsAsGiven(const GenerationOptions& options) {
+std::string OptionsAsGiven(const GenerationOptions& options, const ReadInParts* parts) {
   Json json = OptionsOfAnswer(options);
   if (!options.examples.empty()) {
     Json pairs = Json::MakeArray();
@@ -33,13 +33,21 @@ std::string OptionsAsGiven(const GenerationOptions& options) {
     }
     json.Add("lora", std::move(pairs));
   }
+  if (parts != nullptr) {
+    Json reading = Json::MakeArray().Append(parts->part_tokens);
+    if (parts->combine.has_value()) reading.Append(*parts->combine);
+    json.Add("summarize", std::move(reading));
+  }
   return json.Dump();
 }
 
 }  // namespace
 
-JobQuestion::JobQuestion(const GenerationOptions& options, std::string system, std::string model)
-    : options_(OptionsAsGiven(options)), system_(std::move(system)), model_(std::move(model)) {}
+JobQuestion::JobQuestion(const GenerationOptions& options, std::string system, std::string model,
+                         const ReadInParts* parts)
+    : options_(OptionsAsGiven(options, parts)),
+      system_(std::move(system)),
+      model_(std::move(model)) {}
 
 JobAsked JobQuestion::Of(const JobRow& row) const {
   // What is no text has no answer but its error.

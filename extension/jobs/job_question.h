@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/runtime/generation_options.h"
+#include "extension/batch/read_in_parts.h"
 #include "extension/jobs/job_answer.h"
 
 namespace lm {
@@ -27,8 +28,9 @@ struct JobRow {
 class JobQuestion {
  public:
   // `system` is that of rows without one; `model` the digest of the one that is asked, empty where
-  // it is not known.
-  JobQuestion(const GenerationOptions& options, std::string system, std::string model);
+  // it is not known. `parts` may be null.
+  JobQuestion(const GenerationOptions& options, std::string system, std::string model,
+              const ReadInParts* parts = nullptr);
 
   JobAsked Of(const JobRow& row) const;
 

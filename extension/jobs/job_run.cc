@@ -6,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch/map_reduce.h"
+#include "extension/connection/spending.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/job_options.h"
 
 namespace lm {
 namespace {
@@ -36,7 +39,7 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database));
   std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection.db()));
   run->work_ = StatementCall::Work();
-  RETURN_IF_ERROR(run->ReadJobOptions(connection));
+  RETURN_IF_ERROR(run->ReadOptions(connection));
   RETURN_IF_ERROR(run->PlanRows());
   RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
     RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
@@ -49,10 +52,17 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   return run;
 }
 
-absl::Status JobRun::ReadJobOptions(Connection& connection) {
-  const std::optional<std::string>& json = store_->job().options;
-  absl::StatusOr<CallOptions> options =
-      ReadCallOptions(json, connection, {.on_error = OnError::kNull});
+absl::Status JobRun::ReadOptions(Connection& connection) {
+  absl::StatusOr<CallOptions> options = [&]() -> absl::StatusOr<CallOptions> {
+    ASSIGN_OR_RETURN(const JobOptions own, ReadJobOptions(store_->job().options));
+    parts_ = own.parts;
+    ASSIGN_OR_RETURN(CallOptions read,
+                     ReadCallOptions(own.of_calls, connection, {.on_error = OnError::kNull}));
+    if (parts_ == nullptr) return read;
+    RETURN_IF_ERROR(CheckOneAnswer(read.generation));
+    read.generation.on_overflow = OnOverflow::kError;
+    return read;
+  }();
   if (!options.ok()) {
     return absl::Status(options.status().code(),
                         absl::StrCat("the job's options: ", options.status().message()));
@@ -73,11 +83,17 @@ absl::Status JobRun::ReadJobOptions(Connection& connection) {
   return absl::OkStatus();
 }
 
+std::optional<std::string> JobRun::SystemOfJob() const {
+  const std::optional<std::string>& system = store_->job().system;
+  return parts_ != nullptr && !system.has_value() ? kSummarise : system;
+}
+
 absl::Status JobRun::PlanRows() {
   const ModelInfo& info = call_->generator().info();
   ASSIGN_OR_RETURN(std::string digest, call_->generator().digest());
-  question_.emplace(call_->generation, std::string(call_->SystemOf(store_->job().system)),
-                    std::move(digest));
+  const std::optional<std::string> system = SystemOfJob();
+  question_.emplace(call_->generation, std::string(call_->SystemOf(system)), std::move(digest),
+                    parts_.get());
   if (!options_.refresh) return store_->Plan(info.name);
   // Who names the model has changed it on purpose.
   const bool any_model = !call_->generation.model.empty();
@@ -106,6 +122,7 @@ int64_t JobRun::CountAnswered() {
   }
   for (Row& row : rows_) {
     if (row.answer.submitted()) continue;
+    if (IsHeldBack(row)) break;
     // A full queue of the engine may have room again; a budget has once an answer has come.
     const bool refused = !row.answer.over_budget().ok();
     if (refused && num_collected_ == collected_when_refused_) break;
@@ -116,6 +133,15 @@ int64_t JobRun::CountAnswered() {
     answered += row.answer.answered();
   }
   return answered;
+}
+
+// With a budget, texts that are read in parts come one after the other: of many that have begun
+// none might have enough left to be ended.
+bool JobRun::IsHeldBack(const Row& row) const {
+  if (parts_ == nullptr || !HasBudget(call_->generation)) return false;
+  return std::any_of(rows_.begin(), rows_.end(), [&row](const Row& other) {
+    return &other != &row && other.answer.submitted() && !other.answer.answered();
+  });
 }
 
 bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
@@ -184,9 +210,11 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
 void JobRun::Submit(std::vector<JobRow> claimed) {
   for (JobRow& row : claimed) {
     JobAsked asked = question_->Of(row);
-    if (row.system.ok() && !row.system->has_value()) row.system = store_->job().system;
-    PendingAnswer answer(
-        {.prompt = std::move(row.prompt), .system = std::move(row.system), .options = call_});
+    if (row.system.ok() && !row.system->has_value()) row.system = SystemOfJob();
+    PendingAnswer answer({.prompt = std::move(row.prompt),
+                          .system = std::move(row.system),
+                          .options = call_,
+                          .parts = parts_});
     rows_.push_back({row.number, std::move(asked), std::move(answer)});
   }
   const int64_t answered = CountAnswered();
@@ -218,7 +246,7 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
   const PendingAnswer* refused = nullptr;
   for (Row& row : rows_) {
     // One that is there and not collected has not given back what it did not take.
-    if (row.answer.submitted() && !row.answer.answered()) return "";
+    if (row.answer.submitted() && !row.answer.answered() && !row.answer.stuck()) return "";
     if (!row.answer.over_budget().ok()) refused = &row.answer;
   }
   return refused != nullptr ? std::string(refused->over_budget().message()) : "";

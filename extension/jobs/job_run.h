@@ -83,13 +83,17 @@ class JobRun {
 
   JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user);
 
-  absl::Status ReadJobOptions(Connection& connection);
+  absl::Status ReadOptions(Connection& connection);
+  // The system prompt of rows without one.
+  std::optional<std::string> SystemOfJob() const;
   // Has the job its rows, as its query gives them now or gave them first.
   absl::Status PlanRows();
   // Whether it is time to commit what has been answered, or to show that this run is alive.
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
   // Collects what has come, and submits what can be.
   int64_t CountAnswered();
+  // Whether the row is to wait until another has an answer.
+  bool IsHeldBack(const Row& row) const;
   // In one transaction: answers that have come, and new claims, or all others are given back. After
   // the first, which has only claims, others that hold a lock are waited for with patience.
   enum class Others { kStay, kGoBack };
@@ -115,6 +119,7 @@ class JobRun {
   const ForkGuard fork_guard_;
   std::shared_ptr<RunningWork> work_;  // for lm_running; may be null
   std::shared_ptr<const CallOptions> call_;
+  std::shared_ptr<const ReadInParts> parts_;  // null: each row is one prompt
   std::optional<JobQuestion> question_;
   JobChanges changes_;
   int64_t max_errors_ = INT64_MAX;

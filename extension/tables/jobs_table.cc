@@ -46,6 +46,7 @@
 #include "extension/connection/snapshot_table.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/job_options.h"
 #include "extension/jobs/job_schema.h"
 #include "extension/tables/job_cursor.h"
 #include "extension/tables/tables.h"
@@ -86,7 +87,8 @@ absl::Status CheckJob(const Cell& system, const Cell& options) {
   if (std::holds_alternative<std::monostate>(options)) return absl::OkStatus();
   const auto* json = std::get_if<std::string>(&options);
   if (json == nullptr) return absl::InvalidArgumentError("options must be a JSON object or NULL");
-  return CheckCallOptions(*json);
+  ASSIGN_OR_RETURN(const JobOptions read, ReadJobOptions(*json));
+  return CheckCallOptions(*read.of_calls);
 }
 
 // lm_check_job(system, options): 1, or an error that says what is wrong with them.

@@ -21,7 +21,9 @@
 //   target   one INSERT, UPDATE or DELETE that takes an answer: :id, :value (the answer), :error.
 //            NULL: the answers stay in lm_job_rows.value, where they are in any case
 //   system   the system prompt of all rows that have none of their own
-//   options  those of generate(), the same for all rows
+//   options  those of generate(), the same for all rows; with "summarize":true the rows are
+//            answered as lm_summarize() does, with its `combine` and `part_tokens`: the system
+//            prompt is the instruction, and texts longer than the context are read in parts
 // A job may be renamed (UPDATE lm_jobs SET name = ...): its rows follow, and a run that has claimed
 // some goes on under the new name. A run or an export that has none ends with an error.
 //
@@ -114,7 +116,8 @@
 // else than it is asked; and that the target has changed no row at all by any of this run's
 // answers, where that is so. joined, changed and vanished count what this run's refresh has found.
 // A row is submitted only where its prompt and the most tokens of its answer (max_tokens) are left
-// of a budget: none is exceeded, and the last rows before the end go one by one.
+// of a budget: none is exceeded, and the last rows before the end go one by one. Texts that are
+// read in parts go one after the other then: of many that have begun, none might have enough left.
 #include <memory>
 #include <string>
 #include <utility>

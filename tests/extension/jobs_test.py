@@ -4,9 +4,11 @@ JOB_ROWS and JOB_KILLS make it longer than CI has time for:
     JOB_ROWS=500 JOB_KILLS=20 LM0=... LM_MODEL=... python3 tests/extension/jobs_test.py
 """
 import csv
+import json
 import os
 import pathlib
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -128,6 +130,70 @@ class JobsTest(unittest.TestCase):
                 print(f"{journal}: {KILLS} kills, {repeated} of {ROWS} rows generated again; another writer's longest "
                       f"commit {max(waits):.3f} s of {len(waits)}", file=sys.stderr)
                 self.assertLess(max(waits), 5)
+
+    def long_texts(self, name, **options):
+        """A database whose texts are longer than the context, with a job that reads them in parts."""
+        options = {"max_tokens": 16, "summarize": True, **options}
+        path, db = self.make(name, options=json.dumps(options), system=None)
+        db.execute("DELETE FROM notes WHERE id > 12")
+        with open(ROOT / "sql" / "demo" / "documents.csv", newline="", encoding="utf-8") as file:
+            documents = [text for _, text in csv.reader(file)]
+        for id in range(1, 13):
+            text = "\n\n".join(f"{id}: {text}" for text in documents * 3) if id % 3 else f"{id}: {documents[id]}"
+            db.execute("UPDATE notes SET body = ? WHERE id = ?", (text, id))
+        db.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (str(MODEL),))
+        return path, db
+
+    def test_texts_longer_than_the_context(self):
+        path, db = self.long_texts("unbroken.db")
+        # Without reading them in parts.
+        db.execute("INSERT INTO lm_jobs(name, query) VALUES ('plain', 'SELECT id, body FROM notes')")
+        self.assertEqual(db.execute("SELECT done, failed FROM lm_run('plain')").fetchall()[-1], (4, 8))
+        error = harness.value(db, "SELECT error FROM lm_job_rows WHERE job = 'plain' AND state = 'failed'")
+        context = int(re.search("the context holds ([0-9]+)", error)[1])
+        self.assertGreater(harness.value(db, "SELECT max(lm_token_count(body)) FROM notes"), 2 * context)
+        db.execute("DELETE FROM lm_jobs WHERE name = 'plain'")
+        db.execute("DELETE FROM lm_memo")
+        began = time.monotonic()
+        rows = self.finish(self.worker(path))
+        took = time.monotonic() - began
+        self.assertEqual(rows[-1][:3], ["12", "12", "0"])
+        self.check(db)
+        expected = self.result(db)
+        # They are lm_summarize's answers.
+        self.assertEqual(db.execute("SELECT id, lm_summarize(body, '{\"max_tokens\":16}') FROM notes ORDER BY id").fetchall(), expected)
+        self.assertGreater(harness.value(db, "SELECT min(tokens_in) FROM lm_job_rows WHERE id % 3"), context)
+        killed, db = self.long_texts("killed.db")
+        for _ in range(KILLS):
+            worker = self.worker(killed)
+            time.sleep(random.uniform(0, took))
+            worker.kill()
+            worker.wait()
+            self.check(db)
+        self.assertEqual(self.finish(self.worker(killed))[-1][:3], ["12", "12", "0"])
+        self.check(db)
+        self.assertEqual(self.result(db), expected)
+        # Other parts are another question.
+        db.execute("UPDATE lm_jobs SET options = json_set(options, '$.part_tokens', 200)")
+        self.assertEqual(db.execute("SELECT max(changed), max(done) FROM lm_run('label', '{\"refresh\":true}')").fetchall(), [(12, 12)])
+
+    def test_a_budget_for_texts_longer_than_the_context(self):
+        path, db = self.long_texts("budget.db")
+        spent, runs = harness.value(db, "SELECT sum(lm_token_count(body)) FROM notes"), 0
+        before = 0
+        while (done := harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'done'")) < 12:
+            db.execute("DELETE FROM lm_memo")
+            stopped = db.execute(f"SELECT stopped FROM lm_run('label', '{{\"max_total_tokens\":{spent // 3}}}')").fetchall()[-1][0]
+            runs += 1
+            self.check(db)
+            self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state NOT IN ('done', 'waiting')"), 0)
+            now = harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'done'")
+            # Each run ends some, for it does not begin with all of them.
+            self.assertGreater(now, done)
+            self.assertEqual(stopped is None, now == 12)
+            self.assertLessEqual(harness.value(db, "SELECT sum(tokens_in + tokens_out) FROM lm_job_rows WHERE state = 'done'") - before, spent // 3)
+            before = harness.value(db, "SELECT sum(tokens_in + tokens_out) FROM lm_job_rows WHERE state = 'done'")
+        self.assertGreater(runs, 2)
 
     def test_several_processes_share_the_rows(self):
         for journal in ("wal", "delete"):
