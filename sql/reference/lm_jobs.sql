@@ -13,14 +13,17 @@
 --   system   the system prompt of rows without one of their own
 --   options  those of generate(). on_error: "null" unless given here or in lm_settings: a row that fails has its error in
 --            lm_job_rows, and the target is not run for it; "json": the target is run, :value is lm_try's object, :error the
---            text; "error": the first failure ends the run. "summarize": true: rows are answered as lm_summarize() does,
---            so texts longer than the context are read in parts; the system prompt is the instruction, `combine` and
---            `part_tokens` may stand beside it
+--            text; "error": the first failure ends the run; and those below
 --   created  when (UTC, as all times here)
 --   model, total, began, ended   set by lm_run(): the model that the job was begun with, its rows, when the query was asked, when no row was
 --            left. A job that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
 --            stopped: 'stopped: ...', by a budget or by max_errors; `ended` is NULL then
+--
+-- options are those of generate(), and
+--   summarize          true: rows are answered as lm_summarize() does, so texts longer than the context are read in parts; the system
+--                      prompt is the instruction
+--   combine, part_tokens   as lm_summarize() has them, beside it
 --
 -- columns of lm_job_rows
 --   number   the row's place in the query

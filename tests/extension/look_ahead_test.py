@@ -585,7 +585,8 @@ class LookAheadTest(unittest.TestCase):
         connection.execute("INSERT INTO lm_jobs(name, query) VALUES ('j', 'SELECT id, body FROM notes WHERE id < 4')")
         hint = "SELECT hint FROM lm_stats"
         some = "(SELECT * FROM notes WHERE id < 4)"
-        submit = f"SELECT id, lm_submit(body, NULL, '{OPTIONS}') AS ticket FROM {some}"
+        # Long ones: the first must not be there before the second one is asked for.
+        submit = f"SELECT id, lm_submit(body, NULL, '{{\"max_tokens\":64,\"cache\":false}}') AS ticket FROM {some}"
         for form in (f"SELECT lm_map(mine(body), NULL, '{OPTIONS}') OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING) FROM {some}",
                      f"SELECT id, {G} FROM {some}",
                      f"UPDATE notes SET y = {G} WHERE id < 4",

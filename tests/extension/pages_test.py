@@ -22,6 +22,8 @@ import harness
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Tables that share another one's page.
 PAGE_OF = {"lm_job_rows": "lm_jobs", "lm_job_batches": "lm_batch_submit"}
+# A source of options that is no function's, and the page that has them.
+OPTIONS_ON = {"job_options": "lm_jobs"}
 # A function that has no page of its own, and the page that has it.
 NO_PAGE = {"lm_await": "lm_submit", "lm_check_job": "lm_jobs"}
 COLUMNS_OF_A_SCHEMA = "lm_extract_each"
@@ -139,8 +141,8 @@ class PagesTest(unittest.TestCase):
         for path, key in own_options():
             if path.name == "model_names.cc":
                 continue
-            table = f"lm_{path.stem.removesuffix('_table')}"
-            named = {table} if path.parent.name == "tables" else set(re.findall(r'"(\w+)"', path.read_text())) & self.functions
+            table = OPTIONS_ON.get(path.stem, f"lm_{path.stem.removesuffix('_table')}")
+            named = {table} if path.stem in OPTIONS_ON or path.parent.name == "tables" else set(re.findall(r'"(\w+)"', path.read_text())) & self.functions
             listed = {option for name in named for option in sections(self.page(name)).get("options", [])}
             self.assertIn(key, listed, f"{path.name}: on none of the pages {sorted(named)}")
             checked += 1
