@@ -22,9 +22,10 @@ struct Purpose {
   std::string text = {};                // as a message shows it
   std::vector<std::string> words = {};  // empty: it is for anything
 
-  // Whether a call with these texts (system prompt, prompt, ...) asks for what the model was made
-  // for: one of the words begins a word near either end of a text, where instructions stand. Upper
-  // case is lower case.
+  // Whether a call with these texts (system prompt, prompt, labels, ...) asks for what the model
+  // was made for: one of the words begins a word near either end of a text, where instructions
+  // stand. Upper case is lower case. Of wordings of ours, which have such words whatever is asked,
+  // what the caller has written (TextRequest::asked).
   bool Covers(absl::Span<const absl::string_view> texts) const;
 };
 

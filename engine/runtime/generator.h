@@ -49,6 +49,9 @@ struct TextRequest {
   absl::string_view question = {};  // stands behind the prompt, and stays where that is cut
                                     // (kRank: how the model has it)
   absl::string_view system = {};
+  // Of the question and the system prompt, what whoever asks has written himself, where there are
+  // words of ours beside it; nullopt: all of both. For Purpose::Covers alone.
+  std::optional<absl::string_view> asked = {};
   absl::string_view begun =
       {};  // kGenerate, kChoose: how the answer begins that the model goes on with
   // Its examples go before the prompt, each with the question behind it; the other tasks than

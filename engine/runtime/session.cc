@@ -15,8 +15,10 @@ void Session::NotePurpose(const TextRequest& request) const {
   const bool writes = request.task == Task::kGenerate || request.task == Task::kChoose ||
                       request.task == Task::kWeigh;
   if (strayed_ == nullptr || !writes) return;
-  *strayed_ =
-      !generator_->info().purpose.Covers({request.system, request.prompt, request.question});
+  const Purpose& purpose = generator_->info().purpose;
+  *strayed_ = request.asked.has_value()
+                  ? !purpose.Covers({*request.asked, request.prompt})
+                  : !purpose.Covers({request.system, request.prompt, request.question});
 }
 
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(TextRequest request) const {

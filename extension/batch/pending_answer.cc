@@ -26,6 +26,7 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row, const S
     if (row.weighs) request.task = Task::kWeigh;
     request.question = row.question;
     request.begun = row.begun;
+    request.asked = row.asked;
   }
   request.scan = row.scan;
   if (request.scan == nullptr && !session.only_counts()) {

@@ -51,6 +51,7 @@ struct RowPrompt {
   std::string question = "";                        // stands behind the prompt
   bool chooses = false;                             // the answer has its first_choices
   std::string begun = "";                           // what the answer begins with
+  std::optional<std::string> asked = {};            // as TextRequest has it
   // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
   std::optional<EmbedTask> embed = {};
   // The answer has its probability (Task::kWeigh); not of the model that it is escalated to.

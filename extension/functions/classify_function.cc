@@ -106,9 +106,10 @@ absl::Status ClassifyEach(Call& call, const Classification& task, CallOptions op
                    Constrained(std::move(options), YesOrNo()));
   std::vector<double> scores;
   for (const Label& label : task.labels) {
-    ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
-                     AwaitRow(call, AskYesOrNo(call.Text(0, "text"),
-                                               LabelQuestion(task.instruction, label), asked)));
+    ASSIGN_OR_RETURN(
+        const std::optional<PendingAnswer> pending,
+        AwaitRow(call, AskYesOrNo(call.Text(0, "text"), LabelQuestion(task.instruction, label),
+                                  asked, ClassifyWords(task.instruction, task.labels))));
     if (!pending.has_value()) continue;  // a shadow asks about all labels
     const RowAnswer& answer = pending->answer();
     if (!answer.generation.status.ok()) {
@@ -138,7 +139,8 @@ absl::Status Classify(Call& call) {
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
   if (task.multi) return ClassifyEach(call, task, std::move(options));
   RowPrompt row{.prompt = call.Text(0, "text"),
-                .system = ClassifyPrompt(task.instruction, task.labels)};
+                .system = ClassifyPrompt(task.instruction, task.labels),
+                .asked = ClassifyWords(task.instruction, task.labels)};
   if (!task.scores) {
     const AnswerConstraint choices{AnswerConstraint::Kind::kChoices, ChoicesOf(task.labels)};
     auto read = [&](const std::optional<std::string>& given) {

@@ -52,7 +52,9 @@ absl::Status Extract(Call& call) {
     return ConstrainedOptions(call, options, {AnswerConstraint::Kind::kExtraction, schema},
                               {.on_length = OnLength::kComplete});
   };
-  RowPrompt row{.prompt = call.Text(0, "text"), .system = ExtractionPrompt(schema)};
+  RowPrompt row{.prompt = call.Text(0, "text"),
+                .system = ExtractionPrompt(schema),
+                .asked = ExtractionWords(schema)};
   ASSIGN_OR_RETURN(row.options, read(own.rest()));
   RETURN_IF_ERROR(AddEscalation(own, ConfidenceInAnswer, read, &row));
   return AnswerRow(call, std::move(row), AnswerType::kJson);

@@ -41,10 +41,11 @@
 namespace lm {
 namespace {
 
-// Asks, and hands the probability of a yes, and of how many votes (0: none), to `result`, which may
-// find that it is no answer.
+// Asks what the caller has asked, in the words of `question`, and hands the probability of a yes,
+// and of how many votes (0: none), to `result`, which may find that it is no answer.
 template <typename Result>
-absl::Status Judge(Call& call, const std::string& question, bool takes_escalate, Result result) {
+absl::Status Judge(Call& call, const std::string& asked, const std::string& question,
+                   bool takes_escalate, Result result) {
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
   ASSIGN_OR_RETURN(const OwnOptions own, takes_escalate ? OwnOptions::TakeOfCall(json, {"escalate"})
                                                         : OwnOptions::TakeOfCall(json, {}));
@@ -52,7 +53,7 @@ absl::Status Judge(Call& call, const std::string& question, bool takes_escalate,
     return ConstrainedOptions(call, given, YesOrNo());
   };
   ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> options, read(own.rest()));
-  RowPrompt row = AskYesOrNo(call.Text(0, "text"), question, options);
+  RowPrompt row = AskYesOrNo(call.Text(0, "text"), question, options, asked);
   RETURN_IF_ERROR(AddEscalation(own, ConfidenceInYesOrNo, read, &row));
   ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
   if (!pending.has_value()) return absl::OkStatus();
@@ -71,8 +72,8 @@ absl::Status Judge(Call& call, const std::string& question, bool takes_escalate,
 absl::Status If(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string question, NeededText(call, 1, "question"));
-  return Judge(call, absl::StrCat(question, " Answer yes or no."), /*takes_escalate=*/true,
-               [&call](double yes, int32_t votes) {
+  return Judge(call, question, absl::StrCat(question, " Answer yes or no."),
+               /*takes_escalate=*/true, [&call](double yes, int32_t votes) {
                  if (votes > 0 && yes == 0.5) {
                    return absl::FailedPreconditionError(
                        absl::StrCat("a tie: half of ", votes, " votes are a yes"));
@@ -85,7 +86,7 @@ absl::Status If(Call& call) {
 absl::Status Score(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string criterion, NeededText(call, 1, "criterion"));
-  return Judge(call, absl::StrCat("Yes or no: ", criterion), /*takes_escalate=*/false,
+  return Judge(call, criterion, absl::StrCat("Yes or no: ", criterion), /*takes_escalate=*/false,
                [&call](double yes, int32_t) {
                  sqlite3_result_double(call.context(), yes);
                  return absl::OkStatus();

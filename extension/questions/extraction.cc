@@ -27,6 +27,26 @@ std::string Listed(const std::vector<std::string>& names) {
                       names.back());
 }
 
+// Of a schema's top, which may have none.
+struct Fields {
+  std::vector<std::string> names;
+  std::string descriptions;  // a line for each field that has one: "\n- a: what a means"
+};
+
+Fields FieldsOf(const std::string& schema) {
+  Fields fields;
+  const std::optional<Json> document = Json::Parse(schema);
+  const Json* properties = document ? document->Find("properties") : nullptr;
+  if (properties == nullptr || !properties->is_object()) return fields;
+  for (const auto& [name, property] : properties->members()) {
+    fields.names.push_back(name);
+    const Json* description = property.Find("description");
+    if (description == nullptr || !description->is_string()) continue;
+    absl::StrAppend(&fields.descriptions, "\n- ", name, ": ", description->string());
+  }
+  return fields;
+}
+
 absl::Status Ambiguous(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat(
       "schema: is \"", name, "\" a field, or a keyword of a JSON Schema? For a field, write {",
@@ -101,22 +121,16 @@ absl::StatusOr<std::string> ExtractionSchema(const std::string& text) {
 }
 
 std::string ExtractionPrompt(const std::string& schema) {
-  const std::optional<Json> document = Json::Parse(schema);
-  const Json* properties = document ? document->Find("properties") : nullptr;
-  std::vector<std::string> names;
-  std::string descriptions;
-  if (properties != nullptr && properties->is_object()) {
-    for (const auto& [name, property] : properties->members()) {
-      names.push_back(name);
-      const Json* description = property.Find("description");
-      if (description == nullptr || !description->is_string()) continue;
-      absl::StrAppend(&descriptions, "\n- ", name, ": ", description->string());
-    }
-  }
-  if (names.empty()) {
+  const Fields fields = FieldsOf(schema);
+  if (fields.names.empty()) {
     return absl::StrCat("Extract what the text says as JSON of this schema: ", schema);
   }
-  return absl::StrCat("Extract ", Listed(names), " as JSON.", descriptions);
+  return absl::StrCat("Extract ", Listed(fields.names), " as JSON.", fields.descriptions);
+}
+
+std::string ExtractionWords(const std::string& schema) {
+  const Fields fields = FieldsOf(schema);
+  return absl::StrCat(absl::StrJoin(fields.names, "\n"), fields.descriptions);
 }
 
 }  // namespace lm

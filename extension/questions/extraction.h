@@ -15,6 +15,9 @@ absl::StatusOr<std::string> ExtractionSchema(const std::string& text);
 // The system prompt. REQUIRES: the schema compiles.
 std::string ExtractionPrompt(const std::string& schema);
 
+// What of that the caller has written, for RowPrompt::asked: the fields' names and what they mean.
+std::string ExtractionWords(const std::string& schema);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_QUESTIONS_EXTRACTION_H_

@@ -140,7 +140,8 @@ absl::StatusOr<std::optional<Generation>> AskAt(const RowPrompt& row,
                   .system = row.system,
                   .question = row.question,
                   .chooses = true,
-                  .begun = labels[group.front()].substr(0, begun)};
+                  .begun = labels[group.front()].substr(0, begun),
+                  .asked = row.asked};
   ASSIGN_OR_RETURN(asked.options, Constrained(std::move(options), constraint));
   return ask(std::move(asked));
 }

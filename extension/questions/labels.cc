@@ -128,6 +128,11 @@ std::string ClassifyPrompt(const std::optional<std::string>& instruction,
   return absl::StrCat(asked, ListedLabels(labels), ".", DescriptionsOf(labels));
 }
 
+std::string ClassifyWords(const std::optional<std::string>& instruction,
+                          const std::vector<Label>& labels) {
+  return absl::StrCat(instruction.value_or(""), "\n", ListedLabels(labels), DescriptionsOf(labels));
+}
+
 std::string LabelQuestion(const std::optional<std::string>& instruction, const Label& label) {
   std::string question = label.description;
   if (!absl::EndsWith(question, "?")) {

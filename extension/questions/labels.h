@@ -28,6 +28,10 @@ std::string ChoicesOf(const std::vector<Label>& labels);
 std::string ClassifyPrompt(const std::optional<std::string>& instruction,
                            const std::vector<Label>& labels);
 
+// What of that the caller has written, for RowPrompt::asked.
+std::string ClassifyWords(const std::optional<std::string>& instruction,
+                          const std::vector<Label>& labels);
+
 // The question behind a text whether this label applies. A description that ends with a question
 // mark is the question.
 std::string LabelQuestion(const std::optional<std::string>& instruction, const Label& label);

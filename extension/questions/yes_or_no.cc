@@ -12,12 +12,13 @@ AnswerConstraint YesOrNo() {
 }
 
 RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::string_view question,
-                     std::shared_ptr<const CallOptions> options) {
+                     std::shared_ptr<const CallOptions> options, std::optional<std::string> asked) {
   return {.prompt = std::move(text),
           .system = "You answer yes or no.",
           .options = std::move(options),
           .question = absl::StrCat("\n\n", question),
-          .chooses = true};
+          .chooses = true,
+          .asked = std::move(asked)};
 }
 
 double ProbabilityOfYes(const Generation& answer, int32_t votes) {

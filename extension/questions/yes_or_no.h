@@ -23,9 +23,11 @@ namespace lm {
 
 AnswerConstraint YesOrNo();
 
-// REQUIRES: the options have that constraint.
+// REQUIRES: the options have that constraint. `asked` is what of the question the caller has
+// written (RowPrompt::asked).
 RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::string_view question,
-                     std::shared_ptr<const CallOptions> options);
+                     std::shared_ptr<const CallOptions> options,
+                     std::optional<std::string> asked = {});
 
 // p(yes) / (p(yes) + p(no)), over all tokens that begin one of the words. Of so many votes (0:
 // none), their share.

@@ -61,10 +61,16 @@ struct Question {
   CallDefaults defaults = {};
   std::string system = {};
   std::string judged = {};  // lm_if's question; empty: another function
+  std::string asked = {};   // as RowPrompt has it
 
   RowPrompt Row(const std::string& text, std::shared_ptr<const CallOptions> options) const {
-    if (!judged.empty()) return AskYesOrNo(std::optional(text), judged, std::move(options));
-    return {.prompt = std::optional(text), .system = system, .options = std::move(options)};
+    if (!judged.empty()) {
+      return AskYesOrNo(std::optional(text), judged, std::move(options), asked);
+    }
+    return {.prompt = std::optional(text),
+            .system = system,
+            .options = std::move(options),
+            .asked = asked};
   }
   std::string AnswerOf(const Generation& generation) const {
     if (judged.empty()) return generation.text;
@@ -82,18 +88,21 @@ absl::StatusOr<Question> ReadQuestion(const std::string& function, const std::st
   }
   if (function == "lm_if" || function == "lm_filter") {
     return Question{.constraint = YesOrNo(),
-                    .judged = absl::StrCat(argument, " Answer yes or no.")};
+                    .judged = absl::StrCat(argument, " Answer yes or no."),
+                    .asked = argument};
   }
   if (function == "lm_classify") {
     ASSIGN_OR_RETURN(const std::vector<Label> labels, ParseLabels(argument));
     return Question{.constraint = {AnswerConstraint::Kind::kChoices, ChoicesOf(labels)},
-                    .system = ClassifyPrompt(instruction, labels)};
+                    .system = ClassifyPrompt(instruction, labels),
+                    .asked = ClassifyWords(instruction, labels)};
   }
   if (function == "lm_extract") {
     ASSIGN_OR_RETURN(const std::string schema, ExtractionSchema(argument));
     return Question{.constraint = {AnswerConstraint::Kind::kExtraction, schema},
                     .defaults = {.on_length = OnLength::kComplete},
-                    .system = ExtractionPrompt(schema)};
+                    .system = ExtractionPrompt(schema),
+                    .asked = ExtractionWords(schema)};
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "function must be lm_if, lm_classify or lm_extract, got '", function.substr(0, 100), "'"));

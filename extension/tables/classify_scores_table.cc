@@ -48,6 +48,7 @@ class ScoresCursor : public RowsCursor {
     ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(given, connection()));
     const OnError on_error = options.generation.on_error;
     row.system = ClassifyPrompt(instruction, labels);
+    row.asked = ClassifyWords(instruction, labels);
     row.options = std::make_shared<const CallOptions>(std::move(options));
     absl::Status failure;
     ASSIGN_OR_RETURN(const std::optional<std::vector<double>> scores,

@@ -151,7 +151,9 @@ class ExtractCursor : public RowsCursor {
         ahead_(connection, spec.name, &extraction) {}
 
   absl::Status Fill(const TableArguments& args, Rows* rows) override {
-    RowPrompt row{.prompt = args.Text(0), .system = ExtractionPrompt(extraction_.schema)};
+    RowPrompt row{.prompt = args.Text(0),
+                  .system = ExtractionPrompt(extraction_.schema),
+                  .asked = ExtractionWords(extraction_.schema)};
     if (row.prompt.ok() && !row.prompt->has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(extraction_.options, connection(),
                                                           {.on_length = OnLength::kComplete}));

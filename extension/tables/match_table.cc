@@ -88,6 +88,7 @@ class MatchCursor : public TableCursor {
     }
     if (!left.has_value() || !right.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(own.rest(), connection()));
+    asked_ = question;
     question_ = absl::StrCat(question, " Answer yes or no.");
     if (by_words) {
       const OnError on_error = options.generation.on_error;
@@ -200,7 +201,7 @@ class MatchCursor : public TableCursor {
       candidates_.pop_back();
       std::string texts =
           absl::StrCat("First: ", *left_[pair.left].text, "\n\nSecond: ", *right_[pair.right].text);
-      queue_->Push(AskYesOrNo(std::optional(std::move(texts)), question_, options_));
+      queue_->Push(AskYesOrNo(std::optional(std::move(texts)), question_, options_, asked_));
       pairs_.push_back(pair);
     }
     return absl::OkStatus();
@@ -231,7 +232,8 @@ class MatchCursor : public TableCursor {
   }
 
   std::shared_ptr<const CallOptions> options_;
-  std::string question_;
+  std::string asked_;
+  std::string question_;  // the same in our words
   double threshold_ = 0.5;
   int64_t most_candidates_ = 0;
   std::vector<EmbeddedRow> left_;

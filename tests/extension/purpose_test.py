@@ -71,6 +71,51 @@ class PurposeTest(unittest.TestCase):
         self.connection.execute("SELECT generate('Hello', NULL, '{\"max_tokens\":1}')").fetchall()
         self.assertIsNotNone(self.hint())
 
+    def last(self, sql):
+        """The hint after a call of a function whose wording has words of ours."""
+        self.connection.execute(sql).fetchall()
+        return self.hint()
+
+    def test_words_of_ours_are_no_words_of_the_one_who_asks(self):
+        review, labels = "'I love this phone'", "'[\"positive\",\"negative\"]'"
+        fields = "'[\"name\",\"born\"]'"
+        self.connection.execute(f"CREATE TEMP TABLE reviews AS SELECT 1 AS id, {review} AS body")
+        self.connection.execute(f"CREATE VIRTUAL TABLE temp.people USING lm_extract_each({fields}, '{{\"max_tokens\":40}}')")
+        elsewhere = [
+            f"SELECT lm_classify({review}, {labels})",
+            f"SELECT lm_classify({review}, {labels}, 'How does the writer feel?')",
+            f"SELECT lm_classify({review}, {labels}, NULL, '{{\"multi\":true}}')",
+            f"SELECT lm_classify({review}, {labels}, NULL, '{{\"scores\":true}}')",
+            f"SELECT * FROM lm_classify_scores({review}, {labels})",
+            f"SELECT lm_if({review}, 'Is the writer happy?'), lm_filter({review}, 'Is the writer happy?')",
+            f"SELECT lm_score({review}, 'The writer is happy.')",
+            f"SELECT lm_extract('Ada, born 1815', {fields}, '{{\"max_tokens\":40}}')",
+            "SELECT lm_extract('Ada, born 1815', '{\"properties\":{\"name\":{\"type\":\"string\",\"description\":\"of her\"}}}', '{\"max_tokens\":40}')",
+            "SELECT * FROM people('Ada, born 1815')",
+            "SELECT * FROM lm_match('SELECT * FROM reviews', 'SELECT * FROM reviews', 'Are both happy?', '{\"blocking\":\"fts5\"}')",
+        ]
+        trade = [
+            f"SELECT lm_classify('{TEXT}', '[\"libs\",\"games\"]')",
+            f"SELECT lm_classify('{TEXT}', '[\"net\",\"games\"]', 'Name the section.')",
+            f"SELECT lm_classify('{TEXT}', '{{\"net\":\"a package for networks\",\"games\":null}}', NULL, '{{\"multi\":true}}')",
+            f"SELECT * FROM lm_classify_scores('{TEXT}', '[\"libs\",\"games\"]')",
+            f"SELECT lm_if('{TEXT}', 'Is it a game?')",
+            f"SELECT lm_score('{TEXT}', 'It is a game.'), lm_score('{TEXT}', 'This is a game.')",
+            f"SELECT lm_extract('{TEXT}', '[\"implemented_in\"]', '{{\"max_tokens\":40}}')",
+            f"SELECT lm_extract('{TEXT}', '{{\"kind\":\"what kind of package\"}}', '{{\"max_tokens\":40}}')",
+        ]
+        for sql in elsewhere:
+            self.assertIsNone(self.ask(TEXT, "Write a one-line summary."))
+            self.assertIsNotNone(self.last(sql), sql)
+        for sql in trade:
+            self.assertIsNotNone(self.ask("Hello"))
+            self.assertIsNone(self.last(sql), sql)
+        # A text of its trade will do where nothing else is said.
+        self.assertIsNone(self.last("SELECT lm_classify('This package plays chess.', '[\"a\",\"b\"]')"))
+        # Summaries and searches are its trade, whatever the text.
+        self.assertIsNone(self.last(f"SELECT lm_summarize({review}, '{{\"max_tokens\":4}}')"))
+        self.assertIsNone(self.last("SELECT * FROM lm_rank('a happy writer', '[\"I love this phone\"]')"))
+
     def test_a_job_tells_with_its_first_row(self):
         self.connection.execute("CREATE TABLE rows(id INTEGER PRIMARY KEY, body TEXT)")
         self.connection.executemany("INSERT INTO rows(body) VALUES (?)", [(f"The lamp broke after {i} days.",) for i in range(6)])

@@ -1,8 +1,10 @@
 """The wordings of the tasks: many ways to ask for the same thing, so that the model follows a prompt it has not seen."""
 
-# How at least one word of every instruction below begins, and of no question to a model that knows facts or can chat.
+# How at least one word of every instruction below begins, and of no question to a model that knows facts or can chat. Functions that have words of
+# their own for a task, as lm_extract() has, are held to what their caller says: fields, labels, and statements such as "It is a game.".
 PURPOSE = ["summar", "synopsis", "section", "tag", "json", "package", "software", "description", "classif", "categor", "yes or no", "answer yes", "yes if",
-           "one of", "pick one", "one line", "one-line", "is it", "is this", "does it", "does this", "tl;dr", "keyword", "mention", "a or b", "which of"]
+           "one of", "pick one", "one line", "one-line", "is it", "is this", "does it", "does this", "tl;dr", "keyword", "mention", "a or b", "which of",
+           "implemented", "written in", "works_with", "works with", "uitoolkit", "libs", "libdevel", "debian", "it is a", "this is a"]
 
 SYNOPSIS = [
     "Write a one-line summary of this package.",
