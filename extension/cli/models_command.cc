@@ -64,16 +64,33 @@ std::vector<std::string> FindModels(const std::vector<std::string>& places) {
   return found;
 }
 
-absl::Status RunModels(const Arguments& arguments) {
+// Of what the arguments name, the places and, apart from them, what lm_inspect knows to find: a
+// model of the hub, or a name.
+absl::Status ReadPlaces(Session& session, const Arguments& arguments,
+                        std::vector<std::string>* places, std::vector<std::string>* models) {
   for (const std::string& place : arguments.rest()) {
     std::error_code error;
-    if (fs::exists(place, error)) continue;
-    return absl::NotFoundError(
-        absl::StrCat(place, ": ", error ? error.message() : "no such file or folder"));
+    if (fs::exists(place, error)) {
+      places->push_back(place);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const auto named,
+                     session.Query("SELECT 1 FROM temp.lm_models WHERE name = ?1", {place}));
+    if (named.empty() && !absl::StartsWith(place, "hf:")) {
+      return absl::NotFoundError(
+          absl::StrCat(place, ": ", error ? error.message() : "no such file or folder"));
+    }
+    models->push_back(place);
   }
-  const std::vector<std::string> files =
-      FindModels(arguments.rest().empty() ? UsualPlaces() : arguments.rest());
+  return absl::OkStatus();
+}
+
+absl::Status RunModels(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
+  std::vector<std::string> places, models;
+  RETURN_IF_ERROR(ReadPlaces(*session, arguments, &places, &models));
+  std::vector<std::string> files = FindModels(arguments.rest().empty() ? UsualPlaces() : places);
+  files.insert(files.end(), models.begin(), models.end());
   std::vector<std::vector<std::string>> table = {
       {"file", "family", "parameters", "size", "memory, 1 row", "16 rows", ""}};
   for (const std::string& file : files) {
@@ -85,6 +102,8 @@ absl::Status RunModels(const Arguments& arguments) {
         "FROM lm_inspect(?1)",
         {file});
     if (Session::interrupted()) return absl::CancelledError("interrupted");
+    const bool typed = std::find(models.begin(), models.end(), file) != models.end();
+    if (!rows.ok() && typed) return rows.status();
     if (!rows.ok() && arguments.Has("json")) {
       Json object = Json::MakeObject();
       object.Add("file", file);
@@ -124,7 +143,7 @@ absl::Status RunModels(const Arguments& arguments) {
 
 Command ModelsCommand() {
   return {"models",
-          "[FILE|FOLDER...]",
+          "[FILE|FOLDER|hf:OWNER/NAME...]",
           "which model files run here, in how much memory",
           "Looks into the folders given, else into this one and where people keep models. Loads "
           "none. Memory is that of the\n"

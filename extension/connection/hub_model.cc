@@ -51,4 +51,15 @@ absl::StatusOr<std::string> FetchHubModel(const Connection& connection, const st
                       absl::StrCat(why.message(), "; another way to have it: ", command));
 }
 
+absl::StatusOr<std::string> FindHubModel(const std::string& path) {
+  ASSIGN_OR_RETURN(const HubReference reference, ParseHubReference(path));
+  ASSIGN_OR_RETURN(const std::vector<std::string> there, FindDownloaded(reference));
+  if (!there.empty()) return there.front();
+  return absl::NotFoundError(
+      absl::StrCat("'", path,
+                   "' is not downloaded yet: INSERT INTO temp.lm_models(name, path) "
+                   "VALUES ('default', '",
+                   path, "') does that"));
+}
+
 }  // namespace lm

@@ -14,6 +14,10 @@ namespace lm {
 // the command that brings it another way, where the network is off.
 absl::StatusOr<std::string> FetchHubModel(const Connection& connection, const std::string& path);
 
+// The same where it is there already. NotFound, with the statement that downloads it, where it is
+// not. Nothing is asked of the network.
+absl::StatusOr<std::string> FindHubModel(const std::string& path);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_CONNECTION_HUB_MODEL_H_

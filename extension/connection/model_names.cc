@@ -145,6 +145,14 @@ bool ModelNames::IsPath(absl::string_view reference) const {
   return Find(reference) == nullptr && LooksLikePath(reference);
 }
 
+absl::Status ModelNames::CheckNotAddress(absl::string_view reference) const {
+  if (Find(reference) != nullptr || !IsElsewhere(reference)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", reference,
+                   "': an address needs a name: INSERT INTO temp.lm_models(name, path) VALUES ('",
+                   kDefaultName, "', '", reference, "')"));
+}
+
 int64_t ModelNames::NextRowid() const { return models_.empty() ? 1 : models_.back().rowid + 1; }
 
 absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
@@ -172,10 +180,7 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
     }
     return source;
   }
-  if (IsElsewhere(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", name, "': an address needs a name: INSERT INTO temp.lm_models(name, path)"));
-  }
+  RETURN_IF_ERROR(CheckNotAddress(name));
   if (IsPath(name)) {
     ASSIGN_OR_RETURN(source.path, AbsolutePath("model", name));
     return source;

@@ -63,6 +63,8 @@ class ModelNames {
   // Whether `reference` is the path of a file: it has a '/' in it, or ends in .gguf, and is no name
   // of ours.
   bool IsPath(absl::string_view reference) const;
+  // InvalidArgument for an address, on a server or the hub, that is no name of ours.
+  absl::Status CheckNotAddress(absl::string_view reference) const;
 
   // The model called `reference`: a name, else a path (AbsolutePath), else an error that lists the
   // names. Empty: the default one. An address must have a name: what a statement says beside its

@@ -1,10 +1,12 @@
 // lm_inspect(path [, tokens]): what a model file, or a Hugging Face directory, holds and what it
-// takes to run it; loads nothing
+// takes to run it; loads nothing, and downloads nothing. A name of lm_models goes before a path
 //   -> name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer,
 //      template, kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 //
 //   SELECT family, parameters, memory_64, problem FROM lm_inspect('Qwen3-4B-Q4_K_M.gguf');
 //   SELECT path, problem FROM files, lm_inspect(path);
+//   SELECT memory_16 FROM lm_inspect('hf:Qwen/Qwen3-4B-GGUF:Q4_K_M');   -- once it is downloaded
+//   SELECT name, memory_1 FROM lm_inspect('default');                   -- a name of lm_models
 //
 // One row. `problem` is NULL where the model can be loaded as far as the file's keys tell, else why
 // not; what a damaged file lacks is found when it is loaded. `note` tells what of the file is left
@@ -30,8 +32,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/inspect_model.h"
+#include "engine/remote/hub_reference.h"
+#include "engine/remote/remote_options.h"
+#include "extension/connection/hub_model.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/aside.h"
 #include "extension/host/sqlite_value.h"
@@ -56,10 +62,11 @@ class InspectCursor : public TableCursor {
       return absl::InvalidArgumentError(
           absl::StrCat("tokens must be from 1 to ", kMostRowTokens, ", got ", *tokens));
     }
+    ASSIGN_OR_RETURN(const std::string file, FileOf(*path));
     const ModelOptions loading = connection().settings().LoadingOptions();
     ASSIGN_OR_RETURN(const ModelReport report,
-                     RunAside(connection().db(), [path, loading](std::atomic<bool>& cancel) {
-                       return InspectModel(*path, loading.kv_type, loading.device, cancel);
+                     RunAside(connection().db(), [file, loading](std::atomic<bool>& cancel) {
+                       return InspectModel(file, loading.kv_type, loading.device, cancel);
                      }));
     cells_ = CellsOf(report, tokens);
     return absl::OkStatus();
@@ -80,6 +87,24 @@ class InspectCursor : public TableCursor {
   int64_t rowid() const override { return 1; }
 
  private:
+  // What `reference` means: a model of lm_models, by its name or what it was downloaded as, one of
+  // the hub, or a path.
+  absl::StatusOr<std::string> FileOf(const std::string& reference) const {
+    const ModelNames& names = connection().names();
+    const NamedModel* model = names.Find(reference);
+    for (const NamedModel& other : names.models()) {
+      if (model == nullptr && other.source == reference) model = &other;
+    }
+    std::string path = model != nullptr ? model->path : reference;
+    if (model == nullptr && reference == "default") {
+      ASSIGN_OR_RETURN(path, FindDefaultModel());
+    }
+    if (IsHubReference(path)) return FindHubModel(path);
+    if (!IsRemotePath(path)) return path;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", Printable(reference), "' is on the network, and has no file here to look into"));
+  }
+
   static std::vector<Cell> CellsOf(const ModelReport& report,
                                    const std::optional<int64_t>& tokens) {
     auto text = [](const std::string& t) { return t.empty() ? Cell() : Cell(t); };

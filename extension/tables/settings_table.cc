@@ -137,6 +137,9 @@ class SettingsTable : public WritableTable {
       // Else it may yet become a name of lm_models.
       if (std::filesystem::exists(path, error)) settings.model = std::move(path);
     }
+    if (key == "model" && settings.model.has_value()) {
+      RETURN_IF_ERROR(connection().names().CheckNotAddress(*settings.model));
+    }
     if (key == "memo" && settings.memo.has_value()) {
       ASSIGN_OR_RETURN(settings.memo, connection().CheckMemo(*settings.memo));
     }

@@ -2,7 +2,8 @@
 --   ->  name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer, template,
 --       kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 --
--- What a model file, or a Hugging Face directory, holds and what it takes to run it. Nothing is loaded.
+-- What a model file, or a Hugging Face directory, holds and what it takes to run it. Nothing is loaded. A name of
+-- lm_models will do as well, and hf:owner/name:quantisation of what has been downloaded.
 --
 -- columns
 --   name                what the file calls its model
@@ -44,5 +45,9 @@ SELECT * FROM lm_inspect((SELECT path FROM temp.lm_models WHERE name = 'default'
 SELECT memory_1 < memory_64, memory_1 > 2147483647 * kv_bytes_per_token
   FROM lm_inspect((SELECT path FROM temp.lm_models WHERE name = 'default'), 2147483647);
 --> 1|1
+SELECT family, memory_16 > memory_1 FROM lm_inspect('default');
+--> llama|1
+SELECT * FROM lm_inspect('hf:nobody/never-downloaded:Q8_0');
+--! is not downloaded yet: INSERT INTO temp.lm_models\(name, path\) VALUES \('default', 'hf:nobody/never-downloaded:Q8_0'\) does that
 SELECT * FROM lm_inspect('/no/such/model.gguf');
 --! /no/such/model.gguf

@@ -329,6 +329,15 @@ class CliTest(unittest.TestCase):
         self.assertIn("bad.gguf", self.ok("models", self.folder))
         self.assertRegex(json.loads(self.ok("models", self.folder, "--json"))["problem"], "bad.gguf")
         self.fails(1, "nothing: no such file", "models", "nothing")
+        # A name of temp.lm_models, and what the hub has given.
+        self.assertIn("runs here", self.ok("models", "default"))
+        missing = r"lm_inspect: 'hf:org/tiny:Q8_0' is not downloaded yet: INSERT INTO temp.lm_models\(name, path\) .* does that\n"
+        self.fails(1, missing, "models", "hf:org/tiny:Q8_0", LM_CACHE=str(self.folder))
+        tiny = self.folder / "hf/org/tiny"
+        tiny.mkdir(parents=True)
+        (tiny / "tiny-Q8_0.gguf").write_bytes((models / "llama-q8_0.gguf").read_bytes())
+        self.assertRegex(self.ok("models", "hf:org/tiny:Q8_0", LM_CACHE=str(self.folder)), "hf:org/tiny:Q8_0 +llama .*runs here")
+        (tiny / "tiny-Q8_0.gguf").unlink()
         # What a file says commands no terminal, and fills none.
         said = "evil\x1b[2J\u009b2J\n" + "\u00fc" * 5000
         keys = [pair("general.architecture", STRING, said)]

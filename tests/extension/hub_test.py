@@ -252,6 +252,33 @@ class HubTest(unittest.TestCase):
         self.hub({"a-Q4_K_M.gguf": b"x", "b-Q4_K_M.gguf": b"y", "a-Q8_0.gguf": b"z"})
         self.fails(self.connect(), "several files of org/tiny could be meant: name one, as in hf:org/tiny:file.gguf; it has a-Q4_K_M, a-Q8_0, b-Q4_K_M", "hf:org/tiny")
 
+    def test_what_is_downloaded_can_be_looked_into(self):
+        self.hub()
+        db = self.connect()
+        look = lambda reference: db.execute("SELECT family, problem FROM lm_inspect(?)", (reference,)).fetchall()
+
+        def fails(reference, pattern):
+            with self.assertRaisesRegex(Exception, pattern):
+                look(reference)
+        missing = f"lm_inspect: '{PATH}' is not downloaded yet: INSERT INTO temp.lm_models\\(name, path\\) VALUES \\('default', '{PATH}'\\) does that"
+        fails(PATH, missing)
+        fails("hf:org", "must be hf:owner/name")
+        db.execute(INSERT, (PATH,))
+        for reference in (PATH, "hf:org/tiny:q8_0", "hf:org/tiny", "tiny", str(self.file), harness.value(db, "SELECT path FROM temp.lm_models WHERE name = 'tiny'")):
+            self.assertEqual(look(reference), [("llama", None)], reference)
+        self.assertEqual(look("default"), [("llama", None)])  # $LM_MODEL
+        db.execute("INSERT INTO temp.lm_models(name, path) VALUES ('far', 'http://127.0.0.1:1/v1')")
+        for reference in ("far", "http://127.0.0.1:1/v1"):
+            fails(reference, f"lm_inspect: '{reference}' is on the network, and has no file here to look into")
+        # A name goes before what else it may be.
+        db.execute("INSERT INTO temp.lm_models(name, path) VALUES ('hf:a/b', ?)", (harness.MODEL,))
+        self.assertEqual(look("hf:a/b"), [("llama", None)])
+        db.execute("INSERT INTO temp.lm_settings VALUES ('model', 'hf:a/b')")
+        # As a setting an address is refused when it is written.
+        for address in ("hf:org/other", "http://127.0.0.1:1/v1"):
+            with self.assertRaisesRegex(Exception, f"lm_settings: '{address}': an address needs a name: .* VALUES \\('default', '{address}'\\)"):
+                db.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (address,))
+
     def test_the_recommended_one_and_split_ones(self):
         hub = self.hub({"tiny-F16.gguf": b"x", "tiny-Q8_0.gguf": MODEL, "mmproj-Q8_0.gguf": b"y"})
         self.connect().execute(INSERT, ("hf:org/tiny",))
