@@ -1,10 +1,13 @@
 #include "extension/connection/table_function.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/host/boundary.h"
+#include "extension/host/sqlite_status.h"
 #include "extension/host/sqlite_value.h"
 
 namespace lm {
@@ -90,8 +93,37 @@ absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
 
 namespace {
 
+// "lm_each(prompts [, system [, options]])".
+std::string Signature(const TableFunctionSpec& spec) {
+  std::string signature = absl::StrCat(spec.name, "(");
+  const int count = NumArguments(spec);
+  for (int i = 0; i < count; ++i) {
+    const char* before = i < spec.required ? "" : i > 0 ? " [" : "[";
+    absl::StrAppend(&signature, before, i > 0 ? ", " : "", spec.arguments[i]);
+  }
+  return absl::StrCat(signature, std::string(std::max(count - spec.required, 0), ']'), ")");
+}
+
+// A scalar function of the table's name, for who calls it as one: SQLite would say that there is no
+// such function.
+int RegisterExplanation(sqlite3* db, const TableFunctionSpec* spec) {
+  const auto explain = [](sqlite3_context* context, int, sqlite3_value**) noexcept {
+    const auto& spec = *static_cast<const TableFunctionSpec*>(sqlite3_user_data(context));
+    const absl::Status status = Guarded([&] {
+      return absl::InvalidArgumentError(
+          absl::StrCat("it is a table: SELECT * FROM ", Signature(spec)));
+    });
+    ResultError(context, spec.name, status);
+  };
+  return sqlite3_create_function_v2(db, spec->name, -1, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                    const_cast<TableFunctionSpec*>(spec), explain, nullptr, nullptr,
+                                    nullptr);
+}
+
 int Register(const std::shared_ptr<Connection>& connection, const TableFunctionSpec* spec,
              const sqlite3_module* module) {
+  const int code = RegisterExplanation(connection->db(), spec);
+  if (code != SQLITE_OK) return code;
   return RegisterVirtualTable(connection->db(), spec->name, module,
                               [connection, spec](absl::Span<const char* const>) {
                                 return std::make_unique<FunctionTable>(connection, *spec);

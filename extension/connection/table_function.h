@@ -110,7 +110,7 @@ class FunctionTable : public VirtualTable {
   const TableFunctionSpec& spec_;
 };
 
-// REQUIRES: *spec lives for ever.
+// REQUIRES: *spec lives for ever. Who calls it as a scalar function is told what it is.
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
                           const TableFunctionSpec* spec);
 
