@@ -13,7 +13,7 @@
 // `schema` is a JSON Schema as generate_json takes it, or short for one: an array of names, or an
 // object from names to what they mean, stand for an object with these properties, which are texts.
 // An object is a JSON Schema where all its keys are keywords of that; {"title":"of the book"} could
-// be both, and is an error.
+// be both, and is an error; so is {"price":"number"}, a type in the place of what the name means.
 //
 // Every property that is named is in the answer, and null where the text does not tell; one that
 // the schema lists as `required` is never null. An answer for which max_tokens is too short is led

@@ -53,6 +53,20 @@ absl::Status Ambiguous(const std::string& name) {
       R"("properties":{)", JsonString(name), R"(:{"type":"string","description":"..."}}})"));
 }
 
+// A description that is just the name of a JSON type is meant as one, most likely, or tells
+// nothing.
+absl::Status CheckDescription(const std::string& name, const std::string& description) {
+  constexpr absl::string_view kTypes[] = {"string", "number", "integer", "boolean",
+                                          "array",  "object", "null"};
+  if (std::find(std::begin(kTypes), std::end(kTypes), description) == std::end(kTypes)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("schema: is \"", description, "\" the type of \"", Printable(name),
+                   "\", or what it means? For the type, write {\"properties\":{", JsonString(name),
+                   ":{\"type\":\"", description, "\"}}}; for what it means, a few words"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ExtractionSchema(const std::string& text) {
@@ -111,6 +125,7 @@ absl::StatusOr<std::string> ExtractionSchema(const std::string& text) {
     if (is_schema && !asks) return Ambiguous(members.front().first);
     if (is_schema) return text;
     for (const auto& [name, description] : members) {
+      RETURN_IF_ERROR(CheckDescription(name, description.string()));
       RETURN_IF_ERROR(add(name, description.string()));
     }
   }

@@ -9,7 +9,8 @@
 namespace lm {
 
 // The schema that `text` is, or is short for: names, or names with what they mean. What is neither
-// is left to whoever compiles it.
+// is left to whoever compiles it. InvalidArgument, with what to write, for what may be either, and
+// for a meaning that may be a type.
 absl::StatusOr<std::string> ExtractionSchema(const std::string& text);
 
 // The system prompt. REQUIRES: the schema compiles.
