@@ -18,6 +18,8 @@
 namespace lm {
 namespace {
 
+constexpr size_t kMostShown = 100;  // bytes of a name in a message
+
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(absl::string_view schema,
                                                        bool absent_is_null,
                                                        const SchemaOptions& options) {
@@ -49,7 +51,11 @@ absl::Status SchemaCompiler::CheckRoot() const {
     if (IsSchemaKeyword(name) || absl::StartsWith(name, "x-")) return absl::OkStatus();
   }
   const auto& [name, value] = root.members().front();
-  return document_.Error(value, absl::StrCat("keyword ", UnknownKeyword(name), " is not known"));
+  return document_.Error(
+      value, absl::StrCat("keyword ", UnknownKeyword(name),
+                          " is not known, nor any beside it: of fields write {\"properties\":{",
+                          JsonString(absl::string_view(name).substr(0, kMostShown)),
+                          ":{\"type\":\"string\"}}}"));
 }
 
 absl::StatusOr<Automaton> SchemaCompiler::Compile() {

@@ -39,7 +39,9 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
       {R"({"dependencies": []})", "dependencies must be an object"},
       {R"({"patternProperties": {"(": {}}})",
        "a '(' without ')', at byte 0, at #/patternProperties"},
-      {R"({"naem": {"type": "string"}})", "keyword \"naem\" is not known, at #/naem"},
+      {R"({"naem": {"type": "string"}})",
+       "keyword \"naem\" is not known, nor any beside it: of fields write "
+       "{\"properties\":{\"naem\":{\"type\":\"string\"}}}, at #/naem"},
       {R"({"type": "string", "minlength": 1})",
        "\"minlength\" (minLength was meant?) is not known"},
       {R"({"type": "text"})", "type must be null, boolean, integer, number"},
