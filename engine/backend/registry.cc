@@ -77,7 +77,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateTensorParallel(const BackendOptio
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& options) {
   if (absl::StrContains(options.device, '+')) return CreateTensorParallel(options);
   if (options.device == "reference") return CreateReferenceBackend();
-  if (options.device == "cpu") return CreateCpuBackend(options.isa, options.threads);
+  if (options.device == "cpu") {
+    RETURN_IF_ERROR(CheckNamedIsa());
+    return CreateCpuBackend(options.isa, options.threads);
+  }
   if (const std::optional<int> gpu = CudaNumber(options.device)) return CreateCudaBackend(*gpu);
   return absl::InvalidArgumentError(
       absl::StrCat("a device must be \"cpu\", \"reference\", \"cuda\" or \"cuda:<n>\", or some of "
@@ -92,7 +95,8 @@ std::vector<DeviceInfo> ListDevices() {
                                       .name = CpuName(),
                                       .features = std::string(IsaName(BestIsa())),
                                       .memory_bytes = AvailableMemoryBytes(),
-                                      .threads = DefaultThreads()}};
+                                      .threads = DefaultThreads(),
+                                      .unusable = std::string(CheckNamedIsa().message())}};
   absl::StatusOr<std::vector<CudaDeviceInfo>> gpus = ListCudaDevices();
   if (!gpus.ok()) {
     devices.push_back({.device = "cuda", .unusable = std::string(gpus.status().message())});

@@ -32,8 +32,9 @@ std::optional<int> CudaNumber(absl::string_view device);
 // of a kind. One alone always can.
 absl::Status CheckOfAKind(absl::string_view devices);
 
-// InvalidArgument for a name that is none of these; FailedPrecondition, saying why, where the
-// device is not to be had (built without CUDA, no driver, no GPU).
+// InvalidArgument for a name that is none of these, and for an LM_CPU that is none (CheckNamedIsa)
+// where the device is "cpu"; FailedPrecondition, saying why, where the device is not to be had
+// (built without CUDA, no driver, no GPU).
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& options);
 
 // A device as lm_devices shows it, whether or not models can run on it.

@@ -10,7 +10,10 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/cpu_topology.h"
+#include "engine/base/printable.h"
 #include "engine/base/processor.h"
 
 namespace lm {
@@ -28,6 +31,14 @@ std::set<int> AllowedCpus() {
   }
   if (cpus.empty()) cpus.insert(0);
   return cpus;
+}
+
+const absl::StatusOr<std::vector<Isa>>& NamedIsas() {
+  static const auto& isas = *new absl::StatusOr<std::vector<Isa>>([] {
+    const char* name = std::getenv("LM_CPU");
+    return IsasUpTo(name == nullptr ? "" : name, DetectIsas());
+  }());
+  return isas;
 }
 
 }  // namespace
@@ -53,18 +64,24 @@ absl::string_view IsaName(Isa isa) {
 }
 
 const std::vector<Isa>& AvailableIsas() {
-  static const auto& isas = *new std::vector<Isa>([] {
-    const char* wanted = std::getenv("LM_CPU");
-    return IsasUpTo(wanted == nullptr ? "" : wanted, DetectIsas());
-  }());
+  static const auto& isas = *new std::vector<Isa>(NamedIsas().ok() ? *NamedIsas() : DetectIsas());
   return isas;
 }
 
-std::vector<Isa> IsasUpTo(absl::string_view name, std::vector<Isa> isas) {
+const absl::Status& CheckNamedIsa() { return NamedIsas().status(); }
+
+absl::StatusOr<std::vector<Isa>> IsasUpTo(absl::string_view name, std::vector<Isa> isas) {
+  if (name.empty()) return isas;
   const auto named =
       std::find_if(isas.begin(), isas.end(), [name](Isa isa) { return IsaName(isa) == name; });
-  if (named != isas.end()) isas.erase(named + 1, isas.end());
-  return isas;
+  if (named != isas.end()) {
+    isas.erase(named + 1, isas.end());
+    return isas;
+  }
+  const auto list = [](std::string* out, Isa isa) { absl::StrAppend(out, IsaName(isa)); };
+  return absl::InvalidArgumentError(
+      absl::StrCat("LM_CPU must be one of ", absl::StrJoin(isas, ", ", list),
+                   ", which this processor has, got '", Printable(name), "'"));
 }
 
 std::string CpuName() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace lm {
@@ -28,10 +30,15 @@ absl::string_view IsaName(Isa isa);
 // variable LM_CPU names one of them, and then it is the last, for tests and comparisons.
 const std::vector<Isa>& AvailableIsas();
 
+// InvalidArgument, with those that there are, where LM_CPU names none of them: AvailableIsas() has
+// all of them then, and none is to be computed with, for what is measured would be another one's.
+const absl::Status& CheckNamedIsa();
+
 inline Isa BestIsa() { return AvailableIsas().back(); }
 
-// `isas` as far as the one of that name; all of them where it is not among them.
-std::vector<Isa> IsasUpTo(absl::string_view name, std::vector<Isa> isas);
+// `isas` as far as the one of that name; all of them for an empty name. InvalidArgument, as a value
+// of LM_CPU, for a name that is not among them.
+absl::StatusOr<std::vector<Isa>> IsasUpTo(absl::string_view name, std::vector<Isa> isas);
 
 // The processor's own name; empty where the system does not tell.
 std::string CpuName();

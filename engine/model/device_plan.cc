@@ -39,7 +39,7 @@ absl::Status CheckGpu(absl::string_view device) {
   for (const DeviceInfo& info : ListDevices()) {
     if (info.unusable.empty()) {
       usable.push_back(info.device);
-    } else if (why.empty()) {
+    } else if (why.empty() && info.device != "cpu") {
       why = info.unusable;
     }
     const bool is_this = info.device == device || (device == "cuda" && info.device == "cuda:0");

@@ -149,6 +149,17 @@ class LoadTest(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertIn("INSERT INTO temp.lm_models(name, path) VALUES ('default', 'hf:o/m:Q4_K_M')", done.stderr)
 
+    @harness.needs_shell
+    def test_an_instruction_set_that_is_not_there_is_refused(self):
+        def shell(name, sql):
+            return subprocess.run(["sqlite3", ":memory:", f".load {harness.LM0}", sql], env=os.environ | {"LM_CPU": name}, capture_output=True, text=True)
+
+        self.assertEqual(shell("portable", f"SELECT ({ANSWER}) IS NOT NULL, features, reason IS NULL FROM lm_devices WHERE device = 'cpu'").stdout,
+                         "1|portable|1\n")
+        wanted = "LM_CPU must be one of portable.*, which this processor has, got 'nonsense'"
+        self.assertRegex(shell("nonsense", ANSWER).stderr, wanted)
+        self.assertRegex(shell("nonsense", "SELECT usable, reason FROM lm_devices WHERE device = 'cpu'").stdout, rf"^0\|{wanted}\n$")
+
     def test_a_model_file_that_is_replaced_is_loaded_anew(self):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.gguf"
