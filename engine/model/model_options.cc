@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/json.h"
 #include "engine/base/max_threads.h"
 #include "engine/base/printable.h"
@@ -120,7 +121,8 @@ absl::string_view KvTypeName(std::optional<DType> type) {
   return "";
 }
 
-absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
+absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options,
+                               absl::Span<const absl::string_view> others) {
   const std::optional<Json> object = Json::Parse(text);
   if (!object || !object->is_object()) {
     return absl::InvalidArgumentError("options must be a JSON object such as {\"threads\": 4}");
@@ -166,8 +168,9 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
                        "' (device, threads, kv_bytes, kv_type, context_length, lora, draft, mtp, "
-                       "pack_cache, prefix_store, prefix_store_bytes, pooling and chat_template "
-                       "are known)"));
+                       "pack_cache, prefix_store, prefix_store_bytes, pooling",
+                       others.empty() ? "" : ", ", absl::StrJoin(others, ", "),
+                       " and chat_template are known)"));
     }
   }
   return absl::OkStatus();

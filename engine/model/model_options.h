@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "engine/model/pooling.h"
 #include "engine/tensor/dtype.h"
 
@@ -63,8 +64,10 @@ struct ModelOptions {
 
 // Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora,
 // draft, mtp, pack_cache, prefix_store, prefix_store_bytes, pooling, chat_template) on *options.
-// InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range.
-absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
+// InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range. `others`
+// are known to the caller, who has read them out of the object: an error names them too.
+absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options,
+                               absl::Span<const absl::string_view> others = {});
 
 // "auto", which is none, "f16", "int16", "int8", "f32", and back. InvalidArgument for any other
 // name.

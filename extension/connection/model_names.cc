@@ -53,10 +53,11 @@ bool LooksLikePath(absl::string_view reference) {
 // The options of a model of this machine: how it is loaded, and what its tokens are to cost.
 absl::Status ReadLocalOptions(const std::string& json, ModelOptions* options, Prices* prices) {
   if (json.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"price_in", "price_out"}));
+  constexpr absl::string_view kPrices[] = {"price_in", "price_out"};
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {kPrices[0], kPrices[1]}));
   ASSIGN_OR_RETURN(prices->in, own.Amount("price_in"));
   ASSIGN_OR_RETURN(prices->out, own.Amount("price_out"));
-  RETURN_IF_ERROR(ParseModelOptions(own.rest().value_or(""), options));
+  RETURN_IF_ERROR(ParseModelOptions(own.rest().value_or(""), options, kPrices));
   options->pack_cache = PathFromStart(options->pack_cache);
   options->prefix_store = PathFromStart(options->prefix_store);
   return absl::OkStatus();
