@@ -327,6 +327,11 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
   if (!meant.has_value() && WrapOf(constraint.kind, dialect) != Wrap::kNone) meant = *text;
   auto fits = [&] { return meant.has_value() && grammar.Matches(*meant).value_or(false); };
   bool good = fits();
+  // Who was told nothing of the choices ends his answer with a newline, if he gives one of them.
+  if (!good && meant.has_value() && constraint.kind == AnswerConstraint::Kind::kChoices) {
+    meant = std::string(absl::StripAsciiWhitespace(*meant));
+    good = fits();
+  }
   if (!good && meant.has_value() && IsJson(constraint.kind)) {
     const std::optional<Json> json = Json::Parse(*meant);
     if (json.has_value()) {

@@ -145,7 +145,7 @@ class BatchTest(unittest.TestCase):
         for dialect in ("openai", "ollama", "vllm"):
             with self.subTest(dialect=dialect):
                 _, db = self.make(4, name=f"{dialect}.db")
-                said = iter(("praise", '{"answer": "complaint"}' if dialect != "vllm" else "complaint", "prai", '"praise"'))
+                said = iter((" praise\n", '{"answer": "complaint"}' if dialect != "vllm" else "complaint", "prai", '"praise"'))
                 answers = [answer_line(line, lambda body: next(said)) for line in self.lines(db, dialect=dialect)]
                 self.assertEqual(self.take(db, answers), ((2, 2, 0, 0, 0), []))
                 self.assertEqual(db.execute("SELECT label FROM notes ORDER BY id").fetchall(), [("praise",), ("complaint",), (None,), (None,)])

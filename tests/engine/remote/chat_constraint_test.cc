@@ -127,11 +127,17 @@ TEST(ChatConstraintTest, WhatIsNotWrappedFitsAsItStands) {
     EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, "12"), "12");
     EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, R"({"answer":"praise"})"), "praise");
     EXPECT_EQ(proven(Kind::kRegex, ".*", dialect, R"({"answer":"a"})"), "a");
-    for (const char* text : {"prais", "praise!", "", R"("praise")", R"({"answer":"no"})",
+    for (const char* text : {" praise\n", "praise ", R"({"answer":"praise\n"})"}) {
+      EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, text), "praise") << text;
+    }
+    for (const char* text : {"Praise", "prais", "praise!", "", R"("praise")", R"({"answer":"no"})",
                              R"({"answer":"perhaps"})", R"({"label":"praise"})"}) {
       EXPECT_EQ(proven(Kind::kChoices, kLabels, dialect, text), "(does not fit)") << text;
     }
   }
+  EXPECT_EQ(proven(Kind::kChoices, R"(["a"," a"])", Dialect::kVllm, " a"), " a");
+  EXPECT_EQ(proven(Kind::kChoices, R"(["a"," b"])", Dialect::kVllm, "\ta\r\n"), "a");
+  EXPECT_EQ(proven(Kind::kRegex, "[0-9]+", Dialect::kVllm, "12\n"), "(does not fit)");
   EXPECT_EQ(proven(Kind::kRegex, "[0-9]+", Dialect::kLlamaServer, "12"), "12");
   EXPECT_EQ(proven(Kind::kRegex, "[0-9]+", Dialect::kLlamaServer, R"("12")"), "12");
   EXPECT_EQ(proven(Kind::kRegex, "\"[0-9]+\"", Dialect::kLlamaServer, R"("12")"), "(does not fit)");
