@@ -34,7 +34,8 @@ const std::vector<Option>& ModelOptions() {
       {"model", "FILE",
        "a GGUF file, or the URL of a server; else $LM_MODEL, else the model that ships"},
       {"model-options", "JSON",
-       "how it is loaded: {\"device\":\"cpu\",\"threads\":8}, or a server's options"},
+       "beside --model: how it is loaded, {\"device\":\"cpu\",\"threads\":8}, or a server's "
+       "options"},
       {"options", "JSON", "of each answer: {\"temperature\":0.7,\"seed\":1}, as for generate()"},
   };
   return options;
