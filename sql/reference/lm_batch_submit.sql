@@ -1,8 +1,9 @@
 -- lm_batch_submit(job, model [, options])  ->  batch, state, status, lines, note
 --
 -- Hands the rows of a job that wait to the Batch API of a model on the network (half the price, within a day): files
--- of 50,000 lines go up, and become batches. Everything is in the table lm_job_batches: a process may be killed at
--- any moment, and the next call, of whichever process, goes on; a row is in one batch. lm_batch_poll() gets the answers.
+-- of 50,000 lines go up, and become batches. Everything is in the table lm_job_batches, which the first call makes: a
+-- process may be killed at any moment, and the next call, of whichever process, goes on; a row is in one batch.
+-- lm_batch_poll() gets the answers.
 --
 -- columns, a row for each batch
 --   batch     the server's number of it
