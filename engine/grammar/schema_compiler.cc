@@ -53,9 +53,9 @@ absl::Status SchemaCompiler::CheckRoot() const {
   const auto& [name, value] = root.members().front();
   return document_.Error(
       value, absl::StrCat("keyword ", UnknownKeyword(name),
-                          " is not known, nor any beside it: of fields write {\"properties\":{",
-                          JsonString(absl::string_view(name).substr(0, kMostShown)),
-                          ":{\"type\":\"string\"}}}"));
+                          " is not known, nor any beside it: of fields write {\"properties\":{\"",
+                          absl::CHexEscape(absl::string_view(name).substr(0, kMostShown)),
+                          "\":{\"type\":\"string\"}}}"));
 }
 
 absl::StatusOr<Automaton> SchemaCompiler::Compile() {

@@ -32,7 +32,7 @@ constexpr uint64_t kMaxTemplateBytes = 1 << 20;
 constexpr JsonLimits kTokenizerJson = {64 << 20, 4 << 20};
 
 // Whether a normalizer does nothing, or no more than NFC, which is not applied.
-bool IsLeftOut(const Json& normalizer, int depth) {
+bool IsNoMoreThanNfc(const Json& normalizer, int depth) {
   const Json* const type = normalizer.Find("type");
   if (type == nullptr) return false;
   if (*type == Json("NFC")) return true;
@@ -41,7 +41,7 @@ bool IsLeftOut(const Json& normalizer, int depth) {
   return *type == Json("Sequence") && parts != nullptr && parts->is_array() &&
          depth < kMostNested &&
          std::all_of(parts->array().begin(), parts->array().end(),
-                     [depth](const Json& part) { return IsLeftOut(part, depth + 1); });
+                     [depth](const Json& part) { return IsNoMoreThanNfc(part, depth + 1); });
 }
 
 // What is added before and behind a text.
@@ -179,7 +179,7 @@ absl::Status TokenizerKeys::AddVocabulary() {
     return absl::OkStatus();
   }
   const Json* const normalizer = tokenizer_.Find("normalizer");
-  if (normalizer != nullptr && !IsLeftOut(*normalizer, 0)) {
+  if (normalizer != nullptr && !IsNoMoreThanNfc(*normalizer, 0)) {
     return tokenizer_.Unsupported("normalizer");
   }
   ASSIGN_OR_RETURN(std::string split, SplitNameOf(tokenizer_, model_));

@@ -42,6 +42,7 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
       {R"({"naem": {"type": "string"}})",
        "keyword \"naem\" is not known, nor any beside it: of fields write "
        "{\"properties\":{\"naem\":{\"type\":\"string\"}}}, at #/naem"},
+      {R"({"a\u007f": 1})", R"(of fields write {"properties":{"a\x7f":{)"},
       {R"({"type": "string", "minlength": 1})",
        "\"minlength\" (minLength was meant?) is not known"},
       {R"({"type": "text"})", "type must be null, boolean, integer, number"},
