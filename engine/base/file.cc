@@ -66,14 +66,16 @@ bool IsDatabase(int fd) {
   return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-FileIdentity IdentityOf(const struct stat& info) {
+int64_t Nanoseconds(const timespec& time) {
   // Of any second: unsigned, it may go round.
-  const uint64_t modified =
-      static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return static_cast<int64_t>(static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec);
+}
+
+FileIdentity IdentityOf(const struct stat& info) {
   return FileIdentity{.device = info.st_dev,
                       .inode = info.st_ino,
                       .bytes = static_cast<uint64_t>(info.st_size),
-                      .modified_ns = static_cast<int64_t>(modified)};
+                      .modified_ns = Nanoseconds(info.st_mtim)};
 }
 
 class PosixFile final : public RandomAccessFile {
@@ -103,11 +105,13 @@ class PosixFile final : public RandomAccessFile {
         absl::StrCat("'", path_, "' was changed while it was in use"));
   }
   FileIdentity identity() const override { return identity_; }
+  int64_t changed_ns() const override { return changed_ns_; }
 
  private:
   const std::string path_;
   int fd_ = -1;
   FileIdentity identity_;
+  int64_t changed_ns_ = 0;
 };
 
 absl::Status CheckRegular(const struct stat& info, const std::string& path) {
@@ -130,6 +134,7 @@ absl::Status PosixFile::Open() {
   fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0 || fstat(fd_, &info) != 0) return FileError(errno, path_);
   identity_ = IdentityOf(info);
+  changed_ns_ = Nanoseconds(info.st_ctim);
   RETURN_IF_ERROR(CheckRegular(info, path_));
   if (!IsDatabase(fd_)) return absl::OkStatus();
   fd_ = -1;

@@ -56,6 +56,9 @@ class RandomAccessFile {
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
   // Which it was when it was opened. REQUIRES: lasts().
   virtual FileIdentity identity() const { return {}; }
+  // When it, or what is known of it, had been changed last by then: unlike the time in its identity
+  // nobody can set it. REQUIRES: lasts().
+  virtual int64_t changed_ns() const { return 0; }
 
   virtual const std::string& path() const = 0;
 };

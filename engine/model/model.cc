@@ -96,12 +96,15 @@ absl::StatusOr<std::unique_ptr<const ContentDigest>> MakeDigest(
   return std::make_unique<const ContentDigest>(*std::move(known));
 }
 
-// As far as the system tells files apart. REQUIRES: all last.
+// As far as the system tells files apart, and what they were from what they are: answers in memory
+// outlive the model, and another one's weights may be written over its own, as many and with the
+// same time. REQUIRES: all last.
 std::string IdentityOf(const ModelFiles& files) {
   std::string identities;
   for (const auto& file : files) {
     const auto [device, inode, bytes, modified_ns] = file->identity();
-    absl::StrAppend(&identities, device, ":", inode, ":", bytes, ":", modified_ns, " ");
+    absl::StrAppend(&identities, device, ":", inode, ":", bytes, ":", modified_ns, ":",
+                    file->changed_ns(), " ");
   }
   return DigestOf(identities).Hex();
 }

@@ -177,6 +177,30 @@ class LoadTest(unittest.TestCase):
             self.assertEqual(harness.value(connection, architecture), "qwen2")
             connection.close()
 
+    def test_what_a_model_answered_is_not_remembered_of_one_that_is_written_over_it(self):
+        """As large as that was, and as old, as its file says."""
+        first = (harness.MODELS / "llama-spm-untied-f32.gguf").read_bytes()
+        second = bytearray(first)
+        for i in range(1, len(first) // 2, 4):  # of each float the sign
+            second[-i] ^= 0x80
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "m.gguf")
+            connection = harness.connect()
+
+            def ask(model, options=""):
+                with open(path, "r+b" if path.exists() else "wb") as file:
+                    file.write(model)
+                os.utime(path, ns=(10**18, 10**18))
+                connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('m', ?)", (str(path),))
+                vector = harness.value(connection, f"SELECT lm_embed('a dog', '{{\"model\":\"m\"{options}}}')")
+                connection.execute("DELETE FROM temp.lm_models")  # and so from memory
+                return vector
+
+            vectors = [ask(first), ask(second), ask(second, ',"cache":false')]
+            self.assertNotEqual(vectors[0], vectors[1])
+            self.assertEqual(vectors[1], vectors[2])
+            connection.close()
+
 
 class WorkingDirectoryTest(unittest.TestCase):
     """A process that goes elsewhere, as a daemon does, takes no other models and folders."""
