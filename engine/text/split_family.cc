@@ -81,11 +81,12 @@ constexpr const char kYoutuScripts[] =
     R"(\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+)"
     R"(|[\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)";
 
-// Chinese characters are words of their own kind.
+// Chinese characters are words of their own kind. (Classes that leave them out: to look ahead
+// before each letter would take memory for each letter of a word.)
 #define LM_HAN R"(\p{sc:Han})"
-#define LM_NO_HAN(letters) "(?:(?!" LM_HAN ")" letters ")"
+#define LM_NO_LETTER_OR_HAN R"(\p{N}\p{P}\p{S}\p{Z}\p{C})" LM_HAN
 constexpr const char kKimiK2Words[] = LM_HAN "+|" LM_CASED_WORDS(
-    LM_NO_HAN(LM_UPPER), LM_NO_HAN(LM_LOWER),
+    R"([^\p{Ll})" LM_NO_LETTER_OR_HAN "]", R"([^\p{Lu}\p{Lt})" LM_NO_LETTER_OR_HAN "]",
     LM_CONTRACTED) R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // As kGpt4oWords, with the case of ASCII alone: what is no letter or mark is one of the others.
@@ -176,7 +177,7 @@ constexpr const char kAfmoeScripts[] =
     R"(\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)";
 
 #undef LM_HAN
-#undef LM_NO_HAN
+#undef LM_NO_LETTER_OR_HAN
 #undef LM_CASED_WORDS
 #undef LM_UPPER
 #undef LM_LOWER

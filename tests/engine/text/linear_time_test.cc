@@ -1,8 +1,10 @@
 // A million equal characters, or ten: time grows with the text, the stack does not.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include <cstdint>
 #include <functional>
 
 #include "engine/text/split_family.h"
@@ -56,36 +58,38 @@ double ThreadSeconds() {
   return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
+constexpr const char* kFamilies[] = {"default",
+                                     "gpt-2",
+                                     "starcoder",
+                                     "falcon",
+                                     "llama-bpe",
+                                     "qwen2",
+                                     "qwen35",
+                                     "minicpm5",
+                                     "bailingmoe",
+                                     "seed-coder",
+                                     "tekken",
+                                     "gpt-4o",
+                                     "bloom",
+                                     "viking",
+                                     "deepseek-llm",
+                                     "deepseek-coder",
+                                     "deepseek-v3",
+                                     "ufakzeka",
+                                     "exaone-moe",
+                                     "tiny_aya",
+                                     "youtu",
+                                     "kimi-k2",
+                                     "granite-embed-multi-97m",
+                                     "laguna",
+                                     "chameleon",
+                                     "spark2_5",
+                                     "afmoe",
+                                     "jais-2",
+                                     "superbpe"};
+
 TEST(LinearTimeTest, EveryFamilySplitsEveryClassOfCharacters) {
-  for (const char* pre : {"default",
-                          "gpt-2",
-                          "starcoder",
-                          "falcon",
-                          "llama-bpe",
-                          "qwen2",
-                          "qwen35",
-                          "minicpm5",
-                          "bailingmoe",
-                          "seed-coder",
-                          "tekken",
-                          "gpt-4o",
-                          "bloom",
-                          "viking",
-                          "deepseek-llm",
-                          "deepseek-coder",
-                          "deepseek-v3",
-                          "ufakzeka",
-                          "exaone-moe",
-                          "tiny_aya",
-                          "youtu",
-                          "kimi-k2",
-                          "granite-embed-multi-97m",
-                          "laguna",
-                          "chameleon",
-                          "spark2_5",
-                          "afmoe",
-                          "jais-2",
-                          "superbpe"}) {
+  for (const char* pre : kFamilies) {
     auto family = FindSplitFamily(pre);
     ASSERT_TRUE(family.ok());
     auto splitter = TextSplitter::Create(family->patterns);
@@ -109,6 +113,28 @@ TEST(LinearTimeTest, EveryFamilySplitsEveryClassOfCharacters) {
         }
       }
     });
+  }
+}
+
+// The most that this process has had.
+int64_t MemoryBytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+TEST(LinearTimeTest, AWordOfAnyLengthTakesTheSameMemory) {
+  constexpr size_t kWordBytes = 2 << 20;
+  constexpr int64_t kMostBytes = 16 * kWordBytes;
+  for (const char* pre : kFamilies) {
+    const auto splitter = TextSplitter::Create(FindSplitFamily(pre)->patterns).value();
+    for (const char* unit : {"a", "A", "é", "한", "ไ", "\u0301"}) {
+      const std::string text = Repeat(unit, kWordBytes);
+      const int64_t before = MemoryBytes();
+      std::vector<TextSplitter::Piece> pieces;
+      EXPECT_TRUE(splitter->Split(text, &pieces).ok());
+      EXPECT_LT(MemoryBytes() - before, kMostBytes) << pre << " " << unit;
+    }
   }
 }
 
