@@ -63,7 +63,8 @@ void ReadText(const Metadata& metadata, ModelReport* report) {
         report);
   }
   report->chat_template = vocabulary->chat_template;
-  AddProblem(ChatTemplate::Create(*vocabulary).status(), report);
+  const absl::StatusOr<ChatTemplate> chat = ChatTemplate::Create(*vocabulary);
+  AddProblem(chat.ok() ? chat->Render("a", "a", {}).status() : chat.status(), report);
   AddProblem(Tokenizer::Create(*std::move(vocabulary)).status(), report);
 }
 

@@ -1,12 +1,13 @@
 #include "engine/text/chat_template.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/message_shape.h"
 #include "engine/text/template_parser.h"
 #include "engine/text/template_renderer.h"
 #include "engine/text/token_index.h"
@@ -84,7 +85,19 @@ bool SaysBos(const std::string& bos, const std::vector<TextPiece>& pieces) {
          absl::StrContains(pieces.front().text, bos);
 }
 
-bool IsSystem(const ChatMessage& message) { return message.role == "system"; }
+// ShapeMemory's, of a conversation under options; empty where it is not to be remembered.
+std::string NameOf(absl::Span<const ChatMessage> messages, const ChatOptions& options) {
+  const std::string name = ShapeMemory::NameOf(messages);
+  if (name.empty()) return "";
+  TemplateText args;
+  TemplateBudget budget(0, 0);
+  for (const auto& [key, value] : options.template_args) {
+    args.Append(absl::StrCat(key, "="), TextKind::kInput);
+    if (!AppendRepr(value, &budget, &args).ok()) return "";
+  }
+  return absl::StrCat(name, options.tools.Truth() ? "t" : "", options.add_generation_prompt, "/",
+                      args.bytes());
+}
 
 }  // namespace
 
@@ -116,6 +129,7 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(const Vocabulary& vocabulary) 
                                                  ", is not supported: ", tree.status().message()));
   }
   chat.tree_ = std::make_shared<const TemplateTree>(*std::move(tree));
+  chat.shapes_ = std::make_shared<ShapeMemory>();
   return chat;
 }
 
@@ -139,6 +153,26 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::string_view system,
 absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> messages,
                                                   const ChatOptions& options) const {
   RETURN_IF_ERROR(refusal_);
+  if (tree_ == nullptr) return RenderAsGiven(messages, options);
+  const std::string name = NameOf(messages, options);
+  std::optional<absl::StatusOr<MessageShape>> shape;
+  if (!name.empty()) shape = shapes_->Find(name);
+  if (!shape.has_value()) {
+    shape = FindShape(messages, [&](absl::Span<const ChatMessage> shaped) {
+      absl::StatusOr<RenderedChat> rendered = RenderTree(shaped, options);
+      return rendered.ok() ? absl::StatusOr<std::string>(rendered->Text()) : rendered.status();
+    });
+    if (!name.empty() && !absl::IsCancelled(shape->status())) shapes_->Remember(name, *shape);
+  }
+  RETURN_IF_ERROR(shape->status());
+  if ((*shape)->IsAsGiven()) return RenderAsGiven(messages, options);
+  const std::optional<std::vector<ChatMessage>> shaped = ShapeMessages(messages, **shape);
+  return RenderAsGiven(shaped.has_value() ? *shaped : messages, options);
+}
+
+absl::StatusOr<RenderedChat> ChatTemplate::RenderAsGiven(absl::Span<const ChatMessage> messages,
+                                                         const ChatOptions& options) const {
+  RETURN_IF_ERROR(refusal_);
   if (tree_ == nullptr) {
     RenderedChat plain;
     plain.adds_bos = add_bos_;
@@ -153,20 +187,10 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> 
   }
   absl::StatusOr<RenderedChat> rendered = RenderTree(messages, options);
   if (rendered.ok() || absl::IsCancelled(rendered.status())) return rendered;
-  if (!absl::IsFailedPrecondition(rendered.status())) {
-    return absl::InvalidArgumentError(absl::StrCat("the model's chat template cannot be followed: ",
-                                                   rendered.status().message()));
-  }
-  std::string message = absl::StrCat("the model's chat template refuses the conversation: ",
-                                     rendered.status().message());
-  if (std::any_of(messages.begin(), messages.end(), IsSystem)) {
-    std::vector<ChatMessage> others(messages.begin(), messages.end());
-    others.erase(std::remove_if(others.begin(), others.end(), IsSystem), others.end());
-    if (RenderTree(others, options).ok()) {
-      message += " (it has no place for a system prompt: put the instruction into the prompt)";
-    }
-  }
-  return absl::InvalidArgumentError(message);
+  const bool refuses = absl::IsFailedPrecondition(rendered.status());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model's chat template ", refuses ? "refuses the conversation: " : "cannot be followed: ",
+      rendered.status().message()));
 }
 
 absl::StatusOr<RenderedChat> ChatTemplate::RenderTree(absl::Span<const ChatMessage> messages,

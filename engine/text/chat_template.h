@@ -28,6 +28,7 @@
 namespace lm {
 
 struct TemplateTree;
+class ShapeMemory;
 
 struct ChatMessage {
   std::string role;               // "system", "user", "assistant", "tool", ...
@@ -69,6 +70,9 @@ class ChatTemplate {
   // messages with a blank line between each two. InvalidArgument where the template refuses the
   // conversation, with its own words, or cannot be followed.
   //
+  // No text is lost: where the template would not write one, the conversation is told to it in
+  // another shape (see message_shape.h), and where none helps, that is InvalidArgument.
+  //
   // A role may be part of a control token ("<|" + role + "|>") if it is one that everybody knows;
   // other roles are plain text, as contents are.
   absl::StatusOr<RenderedChat> Render(absl::Span<const ChatMessage> messages,
@@ -76,6 +80,9 @@ class ChatTemplate {
   // A system message, left out where empty, and a user's.
   absl::StatusOr<RenderedChat> Render(absl::string_view system, absl::string_view prompt,
                                       const ChatOptions& options) const;
+  // The conversation as it is, whatever becomes of its texts.
+  absl::StatusOr<RenderedChat> RenderAsGiven(absl::Span<const ChatMessage> messages,
+                                             const ChatOptions& options) const;
 
  private:
   ChatTemplate() = default;
@@ -83,7 +90,8 @@ class ChatTemplate {
                                           const ChatOptions& options) const;
 
   std::shared_ptr<const TemplateTree> tree_;  // null: no template
-  std::string bos_;                           // the tokens' names; empty where there is none
+  std::shared_ptr<ShapeMemory> shapes_;
+  std::string bos_;  // the tokens' names; empty where there is none
   std::string eos_;
   std::string unknown_;
   std::string padding_;

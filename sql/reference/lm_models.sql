@@ -94,7 +94,14 @@ SELECT lm_render('Hello', NULL, '{"model":"misspelled"}');
 --! chat template, which begins .* is not supported
 SELECT lm_token_count('Hello', '{"model":"misspelled"}') > 0;
 --> 1
-DELETE FROM temp.lm_models WHERE name IN ('embeds', 'ranks', 'spoken_to', 'misspelled');
+-- No text is lost to a template. One that drops a system prompt gets it in front of the prompt; where no form helps, that is an error.
+INSERT INTO temp.lm_models(name, path, options) VALUES ('users_only', '$MODEL',
+  '{"chat_template":"{% for m in messages if m.role == \"user\" %}<{{ m.content }}>{% endfor %}"}');
+SELECT lm_render('Hello', 'Be brief.', '{"model":"users_only"}');
+--> <Be brief.\n\nHello>
+SELECT lm_render('[{"role":"user","content":"Hello"},{"role":"tool","content":"7"}]', NULL, '{"model":"users_only","messages":true}');
+--! the model's chat template leaves out what message 2 of 2 says \(role 'tool'\)
+DELETE FROM temp.lm_models WHERE name IN ('users_only', 'embeds', 'ranks', 'spoken_to', 'misspelled');
 
 -- The model of those who name none is 'default': a row of that name, else $LM_MODEL, else the model
 -- that ships beside the library. {"model":"/path/to/file.gguf"} needs no row at all.

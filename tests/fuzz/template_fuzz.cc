@@ -17,11 +17,17 @@ constexpr char kRow[] = "\ue123";
 
 void RenderOnce(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
                 const ChatOptions& options) {
-  const auto rendered = chat.Render(messages, options);
-  if (!rendered.ok()) return RequireShowable(rendered.status());
-  for (const TextPiece& piece : rendered->pieces) {
-    Require(piece.kind != TextKind::kMarkup || !absl::StrContains(piece.text, kRow),
-            "a row's characters are plain");
+  const auto shaped = chat.Render(messages, options);
+  const auto given = chat.RenderAsGiven(messages, options);
+  for (const auto& rendered : {shaped, given}) {
+    if (!rendered.ok()) {
+      RequireShowable(rendered.status());
+      continue;
+    }
+    for (const TextPiece& piece : rendered->pieces) {
+      Require(piece.kind != TextKind::kMarkup || !absl::StrContains(piece.text, kRow),
+              "a row's characters are plain");
+    }
   }
 }
 

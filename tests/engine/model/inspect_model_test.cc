@@ -131,6 +131,18 @@ TEST(ModelCostTest, AttentionIsThatOfAllLayersWithAWindow) {
                                             is(0, 6 * (2 * 16 + 2 * 16))));
 }
 
+TEST(InspectModelTest, NamesATemplateThatLosesThePrompt) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/inspect_model_test.", getpid());
+  SmallModel small;
+  small.Set("tokenizer.chat_template", std::string("{{ 'Hello.' }}"));
+  small.Write(path);
+  EXPECT_THAT(Inspect(path).value().problem, HasSubstr("leaves out what message 1 of 2 says"));
+  small.Set("tokenizer.chat_template", std::string("{{ messages[0].content }}"));
+  small.Write(path);
+  EXPECT_EQ(Inspect(path).value().problem, "");
+  unlink(path.c_str());
+}
+
 TEST(InspectModelTest, NamesWhatKeepsAModelFromRunning) {
   std::ifstream in(LM_TESTDATA "/models/llama-q8_0.gguf", std::ios::binary);
   const std::string bytes = (std::stringstream() << in.rdbuf()).str();

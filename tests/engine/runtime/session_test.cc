@@ -77,7 +77,7 @@ TEST_F(SessionTest, MarkupBecomesControlTokensRowTextDoesNot) {
   EXPECT_EQ(Render("hey", "").value(), "<|im_start|>user\nhey<|im_end|>\n<|im_start|>assistant\n");
 }
 
-TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndRefuseWithTheirWords) {
+TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndGetASystemPromptAsTheyCan) {
   Start(
       "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
       "{{ messages[0].content | trim }}{{ '/quiet' if enable_thinking is false }}");
@@ -86,9 +86,7 @@ TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndRefuseWithTheirWords) {
       ParseGenerationOptions(R"({"template_args":{"enable_thinking":false}})", &options).ok());
   EXPECT_EQ(Render(" hey ", "", options).value(), "hey/quiet");
   EXPECT_EQ(Tokens(" hey ", ""), Bytes("hey"));
-  const absl::Status status = session_->Submit("hey", "be brief", {}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("put the instruction into the prompt"));
+  EXPECT_EQ(Render("hey", "be brief").value(), "be brief\n\nhey");
   EXPECT_EQ(ParseGenerationOptions(R"({"template_args":[1]})", &options).message(),
             "template_args must be an object, got an array");
 }

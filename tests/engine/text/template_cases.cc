@@ -59,7 +59,7 @@ absl::StatusOr<std::string> RenderCase(const ChatTemplate& chat, const TemplateV
       options.template_args.emplace_back(TextOf(key), value);
     }
   }
-  absl::StatusOr<RenderedChat> rendered = chat.Render(messages, options);
+  absl::StatusOr<RenderedChat> rendered = chat.RenderAsGiven(messages, options);
   if (!rendered.ok()) return rendered.status();
   return (rendered->adds_bos ? TextOf(*MemberOf(job, "bos")) : "") + rendered->Text();
 }
