@@ -258,6 +258,9 @@ bool ChatGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer&
 bool ChatGenerator::CanBeOne(const RequestSpec& spec, const RememberedAnswer& answer) const {
   if (answer.finish == FinishReason::kError || !answer.tokens.empty()) return false;
   if (answer.first_choices.empty() == spec.wants_first_choices) return false;
+  const bool cut = answer.finish != FinishReason::kStop && answer.tokens_out > 0;
+  const bool drops = spec.options.thinking == Thinking::kDrop && !spec.wants_first_choices;
+  if (cut && drops && answer.text.empty()) return false;  // all of it was reasoning
   for (const FirstChoice& choice : answer.first_choices) {
     if (choice.text.empty() || !std::isfinite(choice.logprob) || choice.logprob > 0) return false;
   }

@@ -12,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/answer_text.h"
 
 namespace lm {
 namespace {
@@ -82,10 +83,20 @@ absl::StatusOr<Generation> ChatReader::Read() {
     generation.status = absl::FailedPreconditionError(
         absl::StrCat("the server's answer has a NUL character (U+0000), at byte ", nul,
                      ": to SQL, a text ends there"));
+  } else if (LacksAnswer(generation.finish)) {
+    generation.status = NoAnswerError(generation.finish, generation.tokens_out, spec_.options);
   } else if (spec_.wants_first_choices) {
     generation.status = ReadChoices(&generation);
   }
   return generation;
+}
+
+// Of a reasoning that the server takes out itself nothing else tells where it has ended.
+bool ChatReader::LacksAnswer(FinishReason finish) const {
+  if (spec_.options.thinking != Thinking::kDrop || spec_.wants_first_choices) return false;
+  if (!text_.empty() || stops_.matched()) return false;
+  if (!answer_.reasoning.empty() && answer_.text.empty()) return true;
+  return finish == FinishReason::kStop ? filter_.is_inside() : filter_.awaits_answer();
 }
 
 // Of the first token's alternatives those with which an answer may begin.

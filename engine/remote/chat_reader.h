@@ -53,6 +53,7 @@ class ChatReader {
  private:
   absl::Status Take(absl::Status status, size_t before);
   void FinishText();
+  bool LacksAnswer(FinishReason finish) const;
   absl::Status ReadChoices(Generation* generation) const;
 
   const RequestSpec& spec_;

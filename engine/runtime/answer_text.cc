@@ -14,6 +14,23 @@ absl::string_view MarkOf(const Tokenizer& tokenizer, int32_t token) {
 
 }  // namespace
 
+absl::Status NoAnswerError(FinishReason finish, int64_t tokens, const GenerationOptions& options) {
+  constexpr absl::string_view kKeep = R"({"thinking":"keep"} gives what there is)";
+  if (finish == FinishReason::kStop) {
+    return absl::OutOfRangeError(
+        absl::StrCat("the model ended its answer within its reasoning: all ", tokens,
+                     " tokens are that; ", kKeep));
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      finish == FinishReason::kContext ? std::string("the context's end")
+                                       : absl::StrCat("max_tokens = ", options.max_tokens),
+      " cut the answer off within its reasoning: all ", tokens, " tokens went into that; ",
+      finish == FinishReason::kContext ? "" : "raise max_tokens, or ",
+      R"(let the model answer at once, with {"template_args":{"enable_thinking":false}} where its )"
+      "chat template knows that; ",
+      kKeep));
+}
+
 AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
     : tokenizer_(*tokenizer), detokenizer_(tokenizer), stop_(spec.options.stop) {
   // What a constraint allows is the answer, from its first token on.
@@ -27,6 +44,11 @@ bool AnswerText::Append(int32_t token, std::string* text) {
   const absl::string_view mark = spells_marks_ ? MarkOf(tokenizer_, token) : "";
   const std::string piece = absl::StrCat(detokenizer_.Append(token), mark);
   return stop_.Append(thinking_ ? thinking_->Append(piece, !mark.empty()) : piece, text);
+}
+
+bool AnswerText::LacksAnswer(FinishReason finish) const {
+  if (!thinking_) return false;
+  return finish == FinishReason::kStop ? thinking_->is_inside() : thinking_->awaits_answer();
 }
 
 // Every end but a stop string releases what was held back. (The replacement character of a cut-off

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/stop_matcher.h"
 #include "engine/text/detokenizer.h"
@@ -14,6 +15,9 @@
 #include "engine/text/tokenizer.h"
 
 namespace lm {
+
+// The error of an answer whose `tokens` tokens are reasoning, which it was to be without.
+absl::Status NoAnswerError(FinishReason finish, int64_t tokens, const GenerationOptions& options);
 
 class AnswerText {
  public:
@@ -26,6 +30,9 @@ class AnswerText {
   void Finish(std::string* text);
 
   bool stopped() const { return stop_.matched(); }
+  // Whether an answer that ends so would be nothing but reasoning, which is left out: it was cut
+  // there, or the model has not ended it.
+  bool LacksAnswer(FinishReason finish) const;
 
  private:
   const Tokenizer& tokenizer_;

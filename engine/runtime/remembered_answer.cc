@@ -52,6 +52,7 @@ bool SpellsItsText(const Tokenizer& tokenizer, const RequestSpec& spec,
   }
   if (made.stopped() && answer.finish != FinishReason::kStop) return false;
   made.Finish(&text);
+  if (!answer.tokens.empty() && made.LacksAnswer(answer.finish)) return false;
   return text == answer.text;
 }
 

@@ -477,6 +477,9 @@ absl::Status Sequence::Pool(int32_t position, absl::Span<const float> hidden) {
 
 Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   if (grammar_ && (cut_in_forced_ || !grammar_->CanEnd())) return TakeError(CutShort(finish), now);
+  if (answer_tokens() > 0 && answer_text_.LacksAnswer(finish)) {
+    return TakeError(NoAnswerError(finish, answer_tokens(), request_->spec().options), now);
+  }
   Generation result = std::move(generation_);
   // The mean is of doubles added in the order of the tokens: no batch or chunk can change it.
   const double rows = request_->spec().embed == Pooling::kMean ? prompt_tokens_ : 1;

@@ -17,7 +17,7 @@ namespace lm {
 class ThinkingFilter {
  public:
   // A template that ends a prompt with such words may have begun the reasoning. One that never ends
-  // has no answer behind it.
+  // has no text behind it.
   explicit ThinkingFilter(absl::string_view template_end);
 
   // What of the text so far is now known to be answer. Control tokens that are marks
@@ -25,6 +25,10 @@ class ThinkingFilter {
   std::string Append(absl::string_view piece, bool is_mark = false);
   // The rest, at the end.
   std::string Finish();
+
+  // Whether what has come is reasoning whose end has not, and whether it is reasoning only.
+  bool is_inside() const { return state_ == State::kInside; }
+  bool awaits_answer() const { return is_inside() || state_ == State::kBehind; }
 
  private:
   enum class State {

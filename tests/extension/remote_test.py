@@ -260,6 +260,21 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "42")
         self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "<think>\nhm, hm!\n</think>\n\n42")
 
+    def test_nothing_but_reasoning_is_an_error_and_not_remembered(self):
+        def cut(delta):
+            return self.server(events=b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": "length"}], "usage": {"completion_tokens": 256}}).encode() + b"\n\n")
+
+        for delta in ({"reasoning_content": "hm, hm"}, {"content": "<think>\nhm, hm"}, {"content": "<think>hm</think>\n"}):
+            server = cut(delta)
+            db = self.connect(server.url, retries=0)
+            for asked in (1, 2):
+                self.fails(db, "SELECT generate('x')", "max_tokens = 256 cut the answer off within its reasoning: all 256 tokens went into that; raise max_tokens")
+                self.assertEqual(len(server.requests), asked)
+            self.assertIsNone(harness.value(db, "SELECT generate('x', NULL, '{\"on_error\":\"null\"}')"))
+            self.assertIn("hm", harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"))
+        # An answer that is cut is one.
+        self.assertEqual(harness.value(self.connect(cut({"content": "<think>hm</think>4"}).url), "SELECT generate('x')"), "4")
+
     def test_a_nul_is_no_text(self):
         said = ["", "bad\0nul", "<think>\n\0\n</think>\n\nfine"]
         server = self.server(answer=lambda body: said[int(body["messages"][-1]["content"])])

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime/local_generator.h"
+#include "engine/runtime/remembered_answer.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 const char kChatMl[] =
@@ -176,12 +178,56 @@ TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
   GenerationOptions options;
   ASSERT_TRUE(ParseGenerationOptions(R"({"thinking":"keep"})", &options).ok());
   EXPECT_EQ(Ask("ask", "", options).text, "<think>\nhm\n</think>\n\nYes. No.");
-  EXPECT_EQ(Ask("never", "").text, "");
   // A stop string is looked for in the answer.
   GenerationOptions stop;
   stop.stop = {"hm", "."};
   EXPECT_EQ(Ask("ask", "", stop).text, "Yes");
   EXPECT_FALSE(ParseGenerationOptions(R"({"thinking":"yes"})", &options).ok());
+}
+
+TEST_F(SessionTest, NothingButReasoningIsAnErrorAndNotRemembered) {
+  script_->says = {{Bytes("never"), Bytes("<think>for ever")},
+                   {Bytes("nothing"), Bytes("<think>so</think>\n")}};
+  Start();
+  const Generation cut = Ask("never", "", {.max_tokens = 9});
+  EXPECT_EQ(cut.status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(cut.tokens_out, 9);
+  EXPECT_THAT(
+      std::string(cut.status.message()),
+      AllOf(HasSubstr("max_tokens = 9 cut the answer off within its reasoning: all 9 tokens"),
+            HasSubstr("raise max_tokens"), HasSubstr("enable_thinking")));
+  // The model ends it itself.
+  const Generation ended = Ask("never", "");
+  EXPECT_THAT(std::string(ended.status.message()), HasSubstr("all 15 tokens are that"));
+  // Behind it there is room for nothing, and there is nothing.
+  EXPECT_FALSE(Ask("nothing", "", {.max_tokens = 17}).status.ok());
+  const Generation empty = Ask("nothing", "");
+  EXPECT_TRUE(empty.status.ok() && empty.text.empty()) << empty.status;
+
+  GenerationOptions keep{.max_tokens = 9, .thinking = Thinking::kKeep};
+  EXPECT_EQ(Ask("never", "", keep).text, "<think>fo");
+  EXPECT_TRUE(Ask("never", "", {.max_tokens = 0}).status.ok());
+  // No memory holds it for an answer, were it stored as one.
+  const TextRequest request{.prompt = "never", .options = {.max_tokens = 9}};
+  const RequestSpec spec = session_->generator().Prepare(request).value();
+  RememberedAnswer old{.text = "",
+                       .finish = FinishReason::kLength,
+                       .tokens = Bytes("<think>fo"),
+                       .tokens_in = 5,
+                       .tokens_out = 9};
+  EXPECT_FALSE(session_->generator().CanBeAnswer(spec, old));
+  RequestSpec kept = spec;
+  kept.options.thinking = Thinking::kKeep;
+  old.text = "<think>fo";
+  EXPECT_TRUE(session_->generator().CanBeAnswer(kept, old));
+}
+
+TEST_F(SessionTest, APrefixIsPreparedForAModelThatReasons) {
+  script_->says = {{Bytes("ask: <think>\n"), Bytes("hm</think>Yes.")}};
+  Start("{{ messages[0].content }}: <think>{{ '\\n' }}");
+  auto request = session_->Submit({.task = Task::kPrefill, .prompt = "ask"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(Await(*request).status.ok());
 }
 
 TEST_F(SessionTest, ATemplateMayBeginTheReasoning) {
