@@ -92,7 +92,8 @@ class RemoteTest(RemoteCase):
                 db = self.connect(json.dumps([bad.url, good.url]))
                 rows = db.execute("SELECT value, error FROM lm_each(?, NULL, '{\"cache\":false}')", (json.dumps([f"row {i}" for i in range(64)]),)).fetchall()
                 self.assertEqual(rows, [(f"re: row {i}", None) for i in range(64)])
-                self.assertLess(len(bad.requests), 32)
+                # A first wave may be out before the first failure is back; retries go elsewhere.
+                self.assertLess(len(bad.requests), 48)
 
     def test_servers_are_asked_again_when_they_want_it(self):
         servers = [self.server(faults=["busy_told"]) for _ in range(2)]
