@@ -154,6 +154,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                  [&] { return ModelText::Load(gguf->metadata(), chat_template); });
   ModelInfo info;
   info.path = path;
+  info.thinking_marks = options.thinking_marks;
   info.device = absl::StrJoin(devices, ",");
   if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
   const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled;
@@ -299,6 +300,7 @@ Model::Model(ModelInfo info, std::unique_ptr<Tokenizer> tokenizer, ChatTemplate 
                                 : std::make_unique<const ContentDigest>(info_.identity)),
       tokenizer_(std::move(tokenizer)),
       chat_template_(chat_template),
+      thinking_marks_(ThinkingMarks::Of(*tokenizer_, info_.thinking_marks)),
       language_model_(std::move(language_model)) {}
 
 }  // namespace lm

@@ -29,8 +29,8 @@ struct ModelCost {
   int64_t body_bytes = 0;       // that one pass over them reads
   int64_t head_parameters = 0;  // for every token whose logits are wanted
   int64_t head_bytes = 0;
-  int64_t state_bytes = 0;      // that a step reads for each sequence
-  bool integers = true;  // quantised weights, multiplied as int8; else in F32
+  int64_t state_bytes = 0;  // that a step reads for each sequence
+  bool integers = true;     // quantised weights, multiplied as int8; else in F32
 
   // In attention, of layers with one window.
   struct Attention {
@@ -64,6 +64,7 @@ struct ModelInfo {
   int64_t kv_bytes = 0;      // reserved for the KV cache
   DType kv_type = DType::kF16;
   int32_t context_length = 0;
+  std::optional<NamedMarks> thinking_marks = {};  // ModelOptions'
   bool short_rope = false;  // LongRoPE with the factors of short contexts, by context_length
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;  // numbers of an embedding
@@ -114,6 +115,7 @@ class Model {
   const ContentDigest& digest() const { return *digest_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatTemplate& chat_template() const { return chat_template_; }
+  const std::shared_ptr<const ThinkingMarks>& thinking_marks() const { return thinking_marks_; }
   LanguageModel& language_model() { return *language_model_; }
   const LanguageModel& language_model() const { return *language_model_; }
   // The one that guesses what this one says (ModelOptions::draft); null: none.
@@ -126,6 +128,7 @@ class Model {
   std::unique_ptr<const ContentDigest> digest_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ChatTemplate chat_template_;
+  std::shared_ptr<const ThinkingMarks> thinking_marks_;
   std::unique_ptr<LanguageModel> language_model_;
   std::unique_ptr<Model> draft_;
 };

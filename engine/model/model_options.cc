@@ -164,13 +164,20 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options,
       ASSIGN_OR_RETURN(options->pooling, ReadPooling(value));
     } else if (key == "chat_template") {
       ASSIGN_OR_RETURN(options->chat_template, ReadOption(key, value));
+    } else if (key == "thinking_marks") {
+      const absl::StatusOr<NamedMarks> marks = ReadNamedMarks(value);
+      if (!marks.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat("options: ", marks.status().message()));
+      }
+      options->thinking_marks = *marks;
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
                        "' (device, threads, kv_bytes, kv_type, context_length, lora, draft, mtp, "
-                       "pack_cache, prefix_store, prefix_store_bytes, pooling",
+                       "pack_cache, prefix_store, prefix_store_bytes, pooling, "
+                       "chat_template",
                        others.empty() ? "" : ", ", absl::StrJoin(others, ", "),
-                       " and chat_template are known)"));
+                       " and thinking_marks are known)"));
     }
   }
   return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "engine/model/pooling.h"
 #include "engine/tensor/dtype.h"
+#include "engine/text/thinking_marks.h"
 
 namespace lm {
 
@@ -51,21 +52,25 @@ struct ModelOptions {
   std::optional<int64_t> least_split_bytes = {};
   std::string chat_template = {};  // no key: Jinja, or the path of a file of it; "": the file's
 
+  std::optional<NamedMarks> thinking_marks = {};  // none: as its file tells (ThinkingMarks::Of)
+
   bool operator==(const ModelOptions&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const ModelOptions& options) {
-    return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
-                      options.kv_type, options.context_length, options.lora, options.draft,
-                      options.mtp, options.pack_cache, options.prefix_store,
-                      options.prefix_store_bytes, options.pooling, options.least_unsettled,
-                      options.least_split_bytes, options.chat_template);
+    return H::combine(
+        std::move(h), options.device, options.threads, options.kv_bytes, options.kv_type,
+        options.context_length, options.lora, options.draft, options.mtp, options.pack_cache,
+        options.prefix_store, options.prefix_store_bytes, options.pooling, options.least_unsettled,
+        options.least_split_bytes, options.chat_template, options.thinking_marks.has_value(),
+        options.thinking_marks.value_or(NamedMarks()));
   }
 };
 
 // Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora,
-// draft, mtp, pack_cache, prefix_store, prefix_store_bytes, pooling, chat_template) on *options.
-// InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range. `others`
-// are known to the caller, who has read them out of the object: an error names them too.
+// draft, mtp, pack_cache, prefix_store, prefix_store_bytes, pooling, chat_template, thinking_marks)
+// on *options. InvalidArgument, naming it, for an unknown key, a wrong type or a value out of
+// range. `others` are known to the caller, who has read them out of the object: an error names them
+// too.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options,
                                absl::Span<const absl::string_view> others = {});
 

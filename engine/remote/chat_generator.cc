@@ -153,6 +153,9 @@ absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) c
   whole.options.on_overflow = OnOverflow::kError;
   ASSIGN_OR_RETURN(RequestSpec spec, PrepareChat(whole));
   spec.options.on_overflow = request.options.on_overflow;
+  if (options_.thinking_marks.has_value()) {
+    spec.thinking_marks = ThinkingMarks::Named(*options_.thinking_marks);
+  }
   if (request.options.on_overflow != OnOverflow::kError) {
     const bool behind = request.task != Task::kRank;
     spec.kept_end = behind ? static_cast<int64_t>(request.question.size()) : 0;

@@ -26,7 +26,8 @@ bool IsOneOf(absl::string_view word, std::initializer_list<absl::string_view> wo
 ChatReader::ChatReader(const RequestSpec* spec)
     : spec_(*spec),
       hands_out_(spec->stream && spec->options.constraint.kind == AnswerConstraint::Kind::kNone),
-      filter_(""),
+      marks_(spec->thinking_marks != nullptr ? spec->thinking_marks : ThinkingMarks::Usual()),
+      filter_(marks_, ""),
       stops_(spec->options.stop) {}
 
 absl::Status ChatReader::Append(absl::string_view event) {
@@ -53,7 +54,7 @@ void ChatReader::FinishText() {
   const bool drop = spec_.options.thinking == Thinking::kDrop;
   if (!hands_out_) {
     const absl::string_view all = answer_.text;
-    const absl::string_view answer = drop ? BehindLoneMark(all) : all;
+    const absl::string_view answer = drop ? BehindLoneMark(*marks_, all) : all;
     stops_.Append(drop ? filter_.Append(answer) : std::string(answer), &text_);
   }
   if (drop && !stops_.matched()) stops_.Append(filter_.Finish(), &text_);

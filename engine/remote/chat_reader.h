@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -59,6 +60,7 @@ class ChatReader {
   const RequestSpec& spec_;
   const bool hands_out_;
   ChatAnswer answer_;
+  const std::shared_ptr<const ThinkingMarks> marks_;
   ThinkingFilter filter_;
   StopMatcher stops_;
   std::string text_;

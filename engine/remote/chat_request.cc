@@ -114,6 +114,11 @@ uint64_t SystemPrefix(absl::string_view messages) {
 std::string RemoteIdentity(absl::string_view path, absl::string_view name,
                            const RemoteOptions& options) {
   std::string identity = absl::StrCat("network:", path, "#", name, options.extra.Dump());
+  if (options.thinking_marks.has_value()) {
+    Json marks = Json::MakeArray();
+    for (const std::string& mark : *options.thinking_marks) marks.Append(mark);
+    absl::StrAppend(&identity, "#marks:", marks.Dump());
+  }
   if (options.headers.empty()) return identity;
   // Which may say who asks: a server answers each with what is theirs. They are nobody's to read.
   Json headers = Json::MakeArray();

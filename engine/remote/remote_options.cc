@@ -94,6 +94,13 @@ class Reader {
     if (!member->is_boolean()) return Refuse(key, "true or false", *member);
     *value = member->boolean();
   }
+  void Marks(absl::string_view key, std::optional<NamedMarks>* value) {
+    const Json* member = Take(key);
+    if (member == nullptr) return;
+    absl::StatusOr<NamedMarks> read = ReadNamedMarks(*member);
+    status_.Update(read.status());
+    if (read.ok()) *value = *std::move(read);
+  }
   const Json* Object(absl::string_view key) {
     const Json* member = Take(key);
     if (member == nullptr || member->is_object()) return member;
@@ -242,6 +249,7 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   reader.Integer("timeout_ms", 1, 86'400'000, &options.timeout_ms);
   reader.Integer("retries", 0, 100, &options.retries);
   reader.Integer("context_length", 0, 1 << 30, &options.context_length);
+  reader.Marks("thinking_marks", &options.thinking_marks);
   reader.Bool("check", &options.check);
   RETURN_IF_ERROR(reader.Finish());
   return options;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
+#include "engine/text/thinking_marks.h"
 
 namespace lm {
 
@@ -37,7 +38,8 @@ struct RemoteOptions {
   int64_t timeout_ms = 600'000;      // of one request
   int64_t retries = 4;               // of a request that failed; 429 and 503 do not count
   int64_t context_length = 0;        // tokens; 0: as the server says
-  bool check = false;                // who registers it asks it at once
+  std::optional<NamedMarks> thinking_marks = {};  // none: any of the usual
+  bool check = false;                             // who registers it asks it at once
 };
 
 // Whether a model's path is an address, or a JSON array of such.

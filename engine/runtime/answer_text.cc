@@ -6,10 +6,10 @@ namespace lm {
 namespace {
 
 // The name of a control token that is a mark of reasoning; else empty.
-absl::string_view MarkOf(const Tokenizer& tokenizer, int32_t token) {
+absl::string_view MarkOf(const ThinkingMarks& marks, const Tokenizer& tokenizer, int32_t token) {
   if (!tokenizer.IsControl(token)) return "";
   const absl::string_view name = tokenizer.TokenName(token);
-  return IsThinkingMark(name) ? name : "";
+  return marks.IsMark(name) ? name : "";
 }
 
 }  // namespace
@@ -32,16 +32,19 @@ absl::Status NoAnswerError(FinishReason finish, int64_t tokens, const Generation
 }
 
 AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
-    : tokenizer_(*tokenizer), detokenizer_(tokenizer), stop_(spec.options.stop) {
+    : tokenizer_(*tokenizer),
+      detokenizer_(tokenizer),
+      marks_(spec.thinking_marks != nullptr ? spec.thinking_marks : ThinkingMarks::Usual()),
+      stop_(spec.options.stop) {
   // What a constraint allows is the answer, from its first token on.
   spells_marks_ = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
   if (spells_marks_ && spec.options.thinking == Thinking::kDrop) {
-    thinking_.emplace(spec.template_end);
+    thinking_.emplace(marks_, spec.template_end);
   }
 }
 
 bool AnswerText::Append(int32_t token, std::string* text) {
-  const absl::string_view mark = spells_marks_ ? MarkOf(tokenizer_, token) : "";
+  const absl::string_view mark = spells_marks_ ? MarkOf(*marks_, tokenizer_, token) : "";
   const std::string piece = absl::StrCat(detokenizer_.Append(token), mark);
   return stop_.Append(thinking_ ? thinking_->Append(piece, !mark.empty()) : piece, text);
 }

@@ -4,6 +4,7 @@
 #define LM_ENGINE_RUNTIME_ANSWER_TEXT_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -38,6 +39,7 @@ class AnswerText {
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   bool spells_marks_ = false;
+  const std::shared_ptr<const ThinkingMarks> marks_;
   std::optional<ThinkingFilter> thinking_;
   StopMatcher stop_;
 };

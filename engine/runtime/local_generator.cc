@@ -114,6 +114,11 @@ std::string LocalGenerator::WithSettings(absl::string_view name) const {
   std::string identity = absl::StrCat(name, "/", info().device);
   if (info().kv_type != DType::kF16) absl::StrAppend(&identity, "/", KvTypeName(info().kv_type));
   if (info().short_rope) absl::StrAppend(&identity, "/short");
+  if (info().thinking_marks.has_value()) {
+    Json marks = Json::MakeArray();
+    for (const std::string& mark : *info().thinking_marks) marks.Append(mark);
+    absl::StrAppend(&identity, "/marks:", marks.Dump());
+  }
   return identity;
 }
 
@@ -254,6 +259,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
   return RequestSpec{.prompt = std::move(prompt.tokens),
                      .text = std::move(prompt.text),
                      .template_end = std::move(prompt.template_end),
+                     .thinking_marks = engine_->model().thinking_marks(),
                      .options = std::move(options),
                      .borders = std::move(borders),
                      .store = std::move(store),

@@ -21,6 +21,7 @@
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/generation_options.h"
+#include "engine/text/thinking_marks.h"
 
 namespace lm {
 
@@ -48,6 +49,8 @@ struct RequestSpec {
   std::string text = {};
   // RenderedChat::TemplateEnd: with a mark there the answer begins as reasoning. `text` tells it.
   std::string template_end = {};
+  // The model's; null: those that are usual.
+  std::shared_ptr<const ThinkingMarks> thinking_marks = {};
   // What a server elsewhere is told beside `text` and what OptionsOfAnswer has of the options.
   std::string told = {};
   // options.on_overflow, where a server elsewhere sees to it: so many bytes at the end of the last

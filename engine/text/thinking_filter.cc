@@ -1,7 +1,6 @@
 #include "engine/text/thinking_filter.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -10,50 +9,7 @@
 namespace lm {
 namespace {
 
-// Harmony's (gpt-oss): analysis and commentary come first, each in a message of its own. What
-// stands between a message's channel and its text says more about it: of which kind it is.
-//   <|channel|>final <|constrain|>json<|message|>
-constexpr absl::string_view kFinalChannel = "<|channel|>final";
-constexpr absl::string_view kConstrain = "<|constrain|>";
-constexpr absl::string_view kMessage = "<|message|>";
 constexpr size_t kMostHeaderBytes = 256;  // behind the channel
-
-struct Marks {
-  absl::string_view begin, end;
-};
-
-// A mark that another one begins with stands behind it.
-constexpr Marks kMarks[] = {
-    {"<think>", "</think>"},                     // DeepSeek R1, Qwen3, SmolLM3, GLM
-    {"[THINK]", "[/THINK]"},                     // Magistral, Ministral
-    {"<seed:think>", "</seed:think>"},           // Seed-OSS
-    {"<|START_THINKING|>", "<|END_THINKING|>"},  // Command
-    {"<|inner_prefix|>", "<|inner_suffix|>"},    // Apertus
-    {"<|channel>thought", "<channel|>"},         // Gemma 4
-    {kFinalChannel, kFinalChannel},
-    {"<|channel|>", kFinalChannel},
-    {"<|start|>assistant<|channel|>", kFinalChannel},
-};
-
-constexpr absl::string_view kControls[] = {
-    "<think>",
-    "</think>",
-    "[THINK]",
-    "[/THINK]",
-    "<seed:think>",
-    "</seed:think>",
-    "<|START_THINKING|>",
-    "<|END_THINKING|>",
-    "<|inner_prefix|>",
-    "<|inner_suffix|>",
-    "<|channel>",
-    "<channel|>",
-    "<|channel|>",
-    "<|message|>",
-    "<|constrain|>",
-    "<|start|>",
-    "<|end|>",
-};
 
 // Where a mark ends that was looked for, or, where it has not come, from where on the text may
 // become one.
@@ -73,13 +29,14 @@ MarkPlace FindMessage(absl::string_view text) {
   const absl::string_view header = text.substr(0, kMostHeaderBytes);
   for (size_t at = header.find("<|"); at != absl::string_view::npos; at = header.find("<|", at)) {
     const absl::string_view rest = header.substr(at);
-    if (absl::StartsWith(rest, kMessage)) return {true, at + kMessage.size()};
-    if (!absl::StartsWith(rest, kConstrain)) {
-      const bool may_come = absl::StartsWith(kMessage, rest) || absl::StartsWith(kConstrain, rest);
+    if (absl::StartsWith(rest, kMessageMark)) return {true, at + kMessageMark.size()};
+    if (!absl::StartsWith(rest, kConstrainMark)) {
+      const bool may_come =
+          absl::StartsWith(kMessageMark, rest) || absl::StartsWith(kConstrainMark, rest);
       if (!may_come) return {false, absl::string_view::npos};
       break;
     }
-    at += kConstrain.size();
+    at += kConstrainMark.size();
   }
   return {false, header.size() < kMostHeaderBytes ? 0 : absl::string_view::npos};
 }
@@ -99,12 +56,8 @@ MarkPlace FindFinalMessage(absl::string_view text) {
 
 }  // namespace
 
-bool IsThinkingMark(absl::string_view name) {
-  return std::find(std::begin(kControls), std::end(kControls), name) != std::end(kControls);
-}
-
-absl::string_view BehindLoneMark(absl::string_view answer) {
-  for (const Marks& marks : kMarks) {
+absl::string_view BehindLoneMark(const ThinkingMarks& known, absl::string_view answer) {
+  for (const ThinkingMarks::Pair& marks : known.pairs()) {
     if (marks.end == kFinalChannel) continue;
     for (size_t at = answer.find(marks.end); at != absl::string_view::npos;
          at = answer.find(marks.end, at + 1)) {
@@ -118,22 +71,21 @@ absl::string_view BehindLoneMark(absl::string_view answer) {
   return answer;
 }
 
-ThinkingFilter::ThinkingFilter(absl::string_view template_end) {
-  const absl::string_view end = absl::StripTrailingAsciiWhitespace(template_end);
-  for (const Marks& marks : kMarks) {
-    if (!absl::EndsWith(end, marks.begin)) continue;
-    state_ = State::kInside;
-    end_ = marks.end;
-    if (end_ == kFinalChannel) held_ = std::string(marks.begin);
-    return;
-  }
+ThinkingFilter::ThinkingFilter(std::shared_ptr<const ThinkingMarks> marks,
+                               absl::string_view template_end)
+    : marks_(std::move(marks)) {
+  const ThinkingMarks::Pair* const begun = marks_->FindBegun(template_end);
+  if (begun == nullptr) return;
+  state_ = State::kInside;
+  end_ = begun->end;
+  if (end_ == kFinalChannel) held_ = begun->begin;
 }
 
 // Looks for a mark at the head of the text; false where it is not known yet whether one is there.
 bool ThinkingFilter::Begin() {
   const absl::string_view text = absl::StripLeadingAsciiWhitespace(held_);
   bool may_come = false;
-  for (const Marks& marks : kMarks) {
+  for (const ThinkingMarks::Pair& marks : marks_->pairs()) {
     if (absl::StartsWith(text, marks.begin) && !may_come) {
       state_ = State::kInside;
       end_ = marks.end;

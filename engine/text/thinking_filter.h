@@ -1,16 +1,18 @@
 // Takes a model's reasoning out of its answer: what stands at the answer's beginning between two
-// marks of one of the usual kinds ("<think>" and "</think>", "[THINK]" and "[/THINK]", Harmony's
-// and Gemma's channels, ...), and the white space around it.
+// marks of the model's ("<think>" and "</think>", "[THINK]" and "[/THINK]", Harmony's and Gemma's
+// channels, ...), and the white space around it.
 //
-//   ThinkingFilter filter(/*template_end=*/"<|im_start|>assistant\n<think>\n");
+//   ThinkingFilter filter(marks, /*template_end=*/"<|im_start|>assistant\n<think>\n");
 //   text += filter.Append(piece);  ...
 //   text += filter.Finish();
 #ifndef LM_ENGINE_TEXT_THINKING_FILTER_H_
 #define LM_ENGINE_TEXT_THINKING_FILTER_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "engine/text/thinking_marks.h"
 
 namespace lm {
 
@@ -18,10 +20,11 @@ class ThinkingFilter {
  public:
   // A template that ends a prompt with such words may have begun the reasoning. One that never ends
   // has no text behind it.
-  explicit ThinkingFilter(absl::string_view template_end);
+  ThinkingFilter(std::shared_ptr<const ThinkingMarks> marks, absl::string_view template_end);
 
   // What of the text so far is now known to be answer. Control tokens that are marks
-  // (IsThinkingMark) come as pieces, too, spelled out: the ones within the answer are left out.
+  // (ThinkingMarks::IsMark) come as pieces, too, spelled out: the ones within the answer are left
+  // out.
   std::string Append(absl::string_view piece, bool is_mark = false);
   // The rest, at the end.
   std::string Finish();
@@ -39,6 +42,7 @@ class ThinkingFilter {
   };
   bool Begin();
 
+  const std::shared_ptr<const ThinkingMarks> marks_;
   State state_ = State::kBeginning;
   std::string held_;
   std::string plain_;      // at the beginning: held_ without control tokens
@@ -47,10 +51,7 @@ class ThinkingFilter {
 
 // What of a whole answer is behind the mark that ends its reasoning, where the prompt has begun
 // that, and nobody says so: "Well ...\n</think>\n\nYes." Else the answer. A mark in quotes is none.
-absl::string_view BehindLoneMark(absl::string_view answer);
-
-// Whether a control token of that name is a part of such marks.
-bool IsThinkingMark(absl::string_view name);
+absl::string_view BehindLoneMark(const ThinkingMarks& marks, absl::string_view answer);
 
 }  // namespace lm
 

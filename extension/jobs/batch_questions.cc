@@ -154,7 +154,11 @@ absl::StatusOr<RequestSpec> BatchQuestions::Ask(const JobRow& row) const {
   const std::optional<std::string>& system = row.system->has_value() ? *row.system : system_;
   TextRequest request{.prompt = **row.prompt, .options = options_};
   if (system.has_value()) request.system = *system;
-  return PrepareChat(request);
+  absl::StatusOr<RequestSpec> spec = PrepareChat(request);
+  if (spec.ok() && remote_.thinking_marks.has_value()) {
+    spec->thinking_marks = ThinkingMarks::Named(*remote_.thinking_marks);
+  }
+  return spec;
 }
 
 absl::StatusOr<std::string> BatchQuestions::Line(int64_t number, const RequestSpec& spec) const {

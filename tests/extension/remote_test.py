@@ -276,6 +276,18 @@ class RemoteTest(RemoteCase):
         # An answer that is cut is one.
         self.assertEqual(harness.value(self.connect(cut({"content": "<think>hm</think>4"}).url), "SELECT generate('x')"), "4")
 
+    def test_marks_of_reasoning_may_be_named(self):
+        said = {"usual": "<think>hm</think>\n\n42", "own": "<why>hm</why> 42", "behind": "hm</why>\n42"}
+        server = self.server(answer=lambda body: said[body["messages"][-1]["content"]])
+
+        def answers(**options):
+            db = self.connect(server.url, **options)
+            return [harness.value(db, "SELECT generate(?)", name) for name in ("usual", "own", "behind")]
+
+        self.assertEqual(answers(), ["42", said["own"], said["behind"]])
+        self.assertEqual(answers(thinking_marks=["<why>", "</why>"]), [said["usual"], "42", "42"])
+        self.assertEqual(answers(thinking_marks=[]), list(said.values()))
+
     def test_a_nul_is_no_text(self):
         said = ["", "bad\0nul", "<think>\n\0\n</think>\n\nfine"]
         server = self.server(answer=lambda body: said[int(body["messages"][-1]["content"])])

@@ -18,6 +18,9 @@ const char kChatMl[] =
     "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
     "}}{% endif %}";
 
+// Of a model that reasons between these marks.
+const char kReasons[] = "{# <think> #}{{ messages[0].content }}";
+
 class SessionTest : public testing::Test {
  protected:
   void Start(const std::string& chat_template = "") {
@@ -171,7 +174,7 @@ TEST_F(SessionTest, AMessageOfToolCallsNeedsNoContent) {
 TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
   script_->says = {{Bytes("ask"), Bytes("<think>\nhm\n</think>\n\nYes. No.")},
                    {Bytes("never"), Bytes("<think>for ever")}};
-  Start();
+  Start(kReasons);
   const Generation dropped = Ask("ask", "");
   EXPECT_EQ(dropped.text, "Yes. No.");
   EXPECT_EQ(dropped.tokens_out, 29);  // all are counted
@@ -185,10 +188,21 @@ TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
   EXPECT_FALSE(ParseGenerationOptions(R"({"thinking":"yes"})", &options).ok());
 }
 
+TEST_F(SessionTest, AModelWithoutMarksSaysThemAsWords) {
+  const std::string words = "<think> begins it, </think> ends it.";
+  script_->says = {{Bytes("marks"), Bytes(words)}};
+  for (const char* source : {"", "{{ messages[0].content }}"}) {
+    Start(source);
+    EXPECT_EQ(Ask("marks", "").text, words);
+  }
+  Start(kReasons);
+  EXPECT_EQ(Ask("marks", "").text, "ends it.");
+}
+
 TEST_F(SessionTest, NothingButReasoningIsAnErrorAndNotRemembered) {
   script_->says = {{Bytes("never"), Bytes("<think>for ever")},
                    {Bytes("nothing"), Bytes("<think>so</think>\n")}};
-  Start();
+  Start(kReasons);
   const Generation cut = Ask("never", "", {.max_tokens = 9});
   EXPECT_EQ(cut.status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(cut.tokens_out, 9);

@@ -11,7 +11,7 @@ namespace {
 
 // The answer of a text that comes in pieces of `size` bytes.
 std::string Filter(const std::string& text, size_t size, bool inside) {
-  ThinkingFilter filter(inside ? "assistant\n<think>\n" : "assistant\n");
+  ThinkingFilter filter(ThinkingMarks::Usual(), inside ? "assistant\n<think>\n" : "assistant\n");
   std::string answer;
   for (size_t at = 0; at < text.size(); at += size) answer += filter.Append(text.substr(at, size));
   return answer + filter.Finish();
@@ -90,11 +90,12 @@ TEST(ThinkingFilterTest, AMarkMayEndWhatNobodyHasBegun) {
       {"it ends with '</think>'", "it ends with '</think>'"},
       {"with '</think>'\n</think>\nParis", "Paris"},
   };
-  for (const auto& [all, answer] : kAnswers) EXPECT_EQ(BehindLoneMark(all), answer) << all;
+  for (const auto& [all, answer] : kAnswers)
+    EXPECT_EQ(BehindLoneMark(*ThinkingMarks::Usual(), all), answer) << all;
 }
 
 TEST(ThinkingFilterTest, WhatIsCertainComesAtOnce) {
-  ThinkingFilter filter("");
+  ThinkingFilter filter(ThinkingMarks::Usual(), "");
   EXPECT_EQ(filter.Append("<"), "");
   EXPECT_EQ(filter.Append("b>"), "<b>");
   EXPECT_EQ(filter.Append("<think>"), "<think>");
@@ -102,7 +103,7 @@ TEST(ThinkingFilterTest, WhatIsCertainComesAtOnce) {
 
 TEST(ThinkingFilterTest, SeesWhereTemplatesBeginIt) {
   auto answer = [](const std::string& template_end, const std::string& text) {
-    ThinkingFilter filter(template_end);
+    ThinkingFilter filter(ThinkingMarks::Usual(), template_end);
     const std::string certain = filter.Append(text);
     return certain + filter.Finish();
   };
@@ -118,9 +119,10 @@ TEST(ThinkingFilterTest, SeesWhereTemplatesBeginIt) {
 TEST(ThinkingFilterTest, ControlTokensWithinTheAnswerAreNoText) {
   using Pieces = std::vector<std::string>;
   auto filtered = [](const Pieces& pieces) {
-    ThinkingFilter filter("");
+    ThinkingFilter filter(ThinkingMarks::Usual(), "");
     std::string answer;
-    for (const std::string& piece : pieces) answer += filter.Append(piece, IsThinkingMark(piece));
+    for (const std::string& piece : pieces)
+      answer += filter.Append(piece, ThinkingMarks::Usual()->IsMark(piece));
     return answer + filter.Finish();
   };
   EXPECT_EQ(filtered({"<|channel|>", "final", "<|message|>", "Yes", "<|channel|>", "."}), "Yes.");
@@ -130,7 +132,7 @@ TEST(ThinkingFilterTest, ControlTokensWithinTheAnswerAreNoText) {
                               "<|end|>"};
   EXPECT_EQ(filtered(constrained), "{}");
   EXPECT_EQ(filtered({"<|end|>", " Yes", "<|start|>", "."}), " Yes.");
-  EXPECT_FALSE(IsThinkingMark("final"));
+  EXPECT_FALSE(ThinkingMarks::Usual()->IsMark("final"));
 }
 
 }  // namespace
