@@ -40,8 +40,9 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(const ModelText& model, const Re
   if (spec.embed.has_value()) return tokenizer.EncodePlain(text);
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages,
                    ReadConversation(text, "", /*is_messages=*/true));
-  ASSIGN_OR_RETURN(const RenderedChat rendered,
-                   RenderChat(model.chat_template, messages, spec.options));
+  ASSIGN_OR_RETURN(
+      const RenderedChat rendered,
+      RenderChat(model.chat_template, messages, spec.options, *ThinkingMarks::Named({})));
   std::vector<int32_t> tokens;
   if (rendered.adds_bos) tokens.push_back(tokenizer.vocabulary().bos);
   RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &tokens, rendered.says_bos));

@@ -222,7 +222,6 @@ absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& reque
 absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& request) const {
   GenerationOptions options = request.options;
   if (request.task == Task::kPrefill) {
-    options.constraint = {};
     options.stop.clear();
     options.vote = options.n = options.best_of = 0;
     options.max_tokens = 1;
@@ -248,6 +247,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     ASSIGN_OR_RETURN(borders, FindBorders(prompt.tokens, std::move(messages), options));
   }
   if (prefills) {
+    options.constraint = {};  // the prompt is that of a request which has it
     store = borders;
     // The last token is computed in any case.
     if (!request.prompt.empty()) {
@@ -320,7 +320,8 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
     absl::Span<const ChatMessage> messages, const GenerationOptions& options,
     absl::string_view begun) const {
   ASSIGN_OR_RETURN(const RenderedChat rendered,
-                   RenderChat(engine_->model().chat_template(), messages, options));
+                   RenderChat(engine_->model().chat_template(), messages, options,
+                              *engine_->model().thinking_marks()));
   Prompt prompt;
   const Tokenizer& tokenizer = engine_->model().tokenizer();
   if (rendered.adds_bos) prompt.tokens.push_back(tokenizer.vocabulary().bos);
@@ -335,7 +336,8 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
 absl::StatusOr<std::string> LocalGenerator::Render(const TextRequest& request) const {
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
   ASSIGN_OR_RETURN(const RenderedChat rendered,
-                   RenderChat(engine_->model().chat_template(), messages, request.options));
+                   RenderChat(engine_->model().chat_template(), messages, request.options,
+                              *engine_->model().thinking_marks()));
   return rendered.Text();
 }
 

@@ -6,13 +6,20 @@
 #include "absl/types/span.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/text/chat_template.h"
+#include "engine/text/thinking_marks.h"
 
 namespace lm {
 
 // With options.template_args, on today's date. ChatTemplate::Render's errors.
+//
+// A constraint is for the answer. So where there is one, and the template ends by beginning the
+// model's reasoning, that is ended at once: by the template, asked with enable_thinking false where
+// the options do not speak of that and it can, else by the mark that ends it. Harmony's answer is
+// begun by its channel.
 absl::StatusOr<RenderedChat> RenderChat(const ChatTemplate& chat_template,
                                         absl::Span<const ChatMessage> messages,
-                                        const GenerationOptions& options);
+                                        const GenerationOptions& options,
+                                        const ThinkingMarks& marks);
 
 }  // namespace lm
 

@@ -101,7 +101,14 @@ SELECT lm_render('Hello', 'Be brief.', '{"model":"users_only"}');
 --> <Be brief.\n\nHello>
 SELECT lm_render('[{"role":"user","content":"Hello"},{"role":"tool","content":"7"}]', NULL, '{"model":"users_only","messages":true}');
 --! the model's chat template leaves out what message 2 of 2 says \(role 'tool'\)
-DELETE FROM temp.lm_models WHERE name IN ('users_only', 'embeds', 'ranks', 'spoken_to', 'misspelled');
+
+-- thinking_marks: what begins and what ends the model's reasoning, where neither its tokens nor its template tell; [] for none. Where a
+-- template begins it, an answer with a constraint comes behind its end.
+INSERT INTO temp.lm_models(name, path, options) VALUES ('reasons', '$MODEL',
+  '{"chat_template":"{{ messages[0].content }} <why>","thinking_marks":["<why>","</why>"]}');
+SELECT lm_render('Hello', NULL, '{"model":"reasons","choices":["yes","no"]}');
+--> Hello <why></why>
+DELETE FROM temp.lm_models WHERE name IN ('reasons', 'users_only', 'embeds', 'ranks', 'spoken_to', 'misspelled');
 
 -- The model of those who name none is 'default': a row of that name, else $LM_MODEL, else the model
 -- that ships beside the library. {"model":"/path/to/file.gguf"} needs no row at all.

@@ -248,9 +248,39 @@ TEST_F(SessionTest, ATemplateMayBeginTheReasoning) {
   script_->says = {{Bytes("ask: <think>\n"), Bytes("hm</think>Yes.")}};
   Start("{{ messages[0].content }}: <think>{{ '\\n' }}");
   EXPECT_EQ(Ask("ask", "").text, "Yes.");
-  // A constraint leaves no room for reasoning: its text is the answer.
+}
+
+TEST_F(SessionTest, AConstrainedAnswerBeginsBehindTheReasoning) {
+  script_->says = {{Bytes("ask: <think>\n"), Bytes("no</think>yes")},
+                   {Bytes("ask: <think>\n\n</think>\n\n"), Bytes("yes")},
+                   {Bytes("ask: "), Bytes("<think>a")}};
+  const std::string begins = "{{ messages[0].content }}: <think>{{ '\\n' }}";
+  Start(begins);
   GenerationOptions choice;
-  choice.constraint = {AnswerConstraint::Kind::kChoices, R"(["<think>a"])"};
+  choice.constraint = {AnswerConstraint::Kind::kChoices, R"(["yes","no"])"};
+  EXPECT_EQ(Ask("ask", "", choice).text, "yes");
+  EXPECT_EQ(Asked(), "ask: <think>\n\n</think>\n\n");
+  EXPECT_EQ(Render("ask", "", choice).value(), Asked());
+  EXPECT_EQ(Tokens("ask", "", choice), asked_);
+  EXPECT_EQ(Render("ask", "").value(), "ask: <think>\n");
+  // A prefix is prepared for the same prompt.
+  const TextRequest prefill{.task = Task::kPrefill, .prompt = "ask", .options = choice};
+  EXPECT_EQ(session_->generator().Prepare(prefill).value().prompt, asked_);
+
+  // As the template has it, where it can; what the options say counts.
+  Start("{{ messages[0].content }}: {{ '/off ' if enable_thinking is false else '<think>' }}");
+  EXPECT_EQ(Render("ask", "", choice).value(), "ask: /off ");
+  EXPECT_EQ(Render("ask", "").value(), "ask: <think>");
+  choice.template_args = R"({"enable_thinking":true})";
+  EXPECT_EQ(Render("ask", "", choice).value(), "ask: <think></think>");
+  choice.template_args = R"({"enable_thinking":false})";
+  EXPECT_EQ(Render("ask", "", choice).value(), "ask: /off ");
+
+  Start("{{ messages[0].content }}{# <|channel|> #}<|start|>assistant");
+  EXPECT_EQ(Render("ask", "", choice).value(), "ask<|start|>assistant<|channel|>final<|message|>");
+  // Its text is the answer, whatever it is.
+  Start("{{ messages[0].content }}:{{ ' ' }}");
+  choice.constraint.text = R"(["<think>a"])";
   EXPECT_EQ(Ask("ask", "", choice).text, "<think>a");
 }
 
