@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/thinking_marks.h"
 
 namespace lm {
 namespace {
@@ -20,12 +21,26 @@ using Messages = std::vector<ChatMessage>;
 constexpr absl::string_view kSystem = "system";
 constexpr absl::string_view kDeveloper = "developer";
 constexpr absl::string_view kUser = "user";
+constexpr absl::string_view kAssistant = "assistant";
 constexpr absl::string_view kBetween = "\n\n";
 
 constexpr size_t kMostNameBytes = 1024;
 constexpr size_t kMostShapes = 256;
 
 bool IsBlank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
+
+// The marks of reasoning in a text that is no model's. Templates that take reasoning out of answers
+// may cut other texts at them, too.
+std::vector<absl::string_view> MarksIn(const ChatMessage& message, absl::string_view text) {
+  std::vector<absl::string_view> marks;
+  if (message.role == kAssistant) return marks;
+  for (const ThinkingMarks::Pair& pair : ThinkingMarks::Usual()->pairs()) {
+    for (const std::string* mark : {&pair.begin, &pair.end}) {
+      if (absl::StrContains(text, *mark)) marks.push_back(*mark);
+    }
+  }
+  return marks;
+}
 
 bool HasMember(const ChatMessage& message, absl::string_view member) {
   return std::any_of(message.others.begin(), message.others.end(),
@@ -123,43 +138,60 @@ void SetContents(MessageShape::Contents contents, Messages* messages) {
   }
 }
 
-// A conversation with a word of its own for each text that is no white space.
+// A conversation with a word of its own for each text that is no white space; with several, and the
+// marks of reasoning between them, where it has those.
 class Probe {
  public:
   explicit Probe(absl::Span<const ChatMessage> messages)
       : messages_(messages.begin(), messages.end()) {
     for (ChatMessage& message : messages_) {
       const size_t number = &message - messages_.data();
-      const bool beside_calls = message.role == "assistant" && HasMember(message, "tool_calls");
+      const bool beside_calls = message.role == kAssistant && HasMember(message, "tool_calls");
       if (!beside_calls) message.content = WithWords(message.content, number);
     }
   }
 
   const Messages& messages() const { return messages_; }
 
+  struct Lost {
+    size_t message = 0;
+    bool partly = false;  // another word of it is there
+  };
   // The first message of which a word is not in the text, or only as Python or JSON write a list
   // of parts.
-  std::optional<size_t> FindLost(absl::string_view text) const {
+  std::optional<Lost> FindLost(absl::string_view text) const {
+    std::vector<bool> has(messages_.size());
+    std::optional<size_t> lost;
     for (size_t i = 0; i < owners_.size(); ++i) {
       const std::string word = WordOf(i);
       size_t at = text.find(word);
       while (at != text.npos && IsWrittenPart(text.substr(0, at))) at = text.find(word, at + 1);
-      if (at == text.npos) return owners_[i];
+      if (at != text.npos) {
+        has[owners_[i]] = true;
+      } else if (!lost.has_value()) {
+        lost = owners_[i];
+      }
     }
-    return std::nullopt;
+    if (!lost.has_value()) return std::nullopt;
+    return Lost{*lost, has[*lost]};
   }
 
  private:
   static std::string WordOf(size_t number) { return absl::StrCat("qw", number, "wq"); }
 
-  TemplateValue NextWord(size_t message) {
+  TemplateValue WordFor(const TemplateValue& content, size_t message) {
     owners_.push_back(message);
-    return TemplateValue::Input(WordOf(owners_.size() - 1));
+    std::string words = WordOf(owners_.size() - 1);
+    for (absl::string_view mark : MarksIn(messages_[message], content.text().bytes())) {
+      owners_.push_back(message);
+      absl::StrAppend(&words, " ", mark, " ", WordOf(owners_.size() - 1));
+    }
+    return TemplateValue::Input(words);
   }
 
   TemplateValue WithWords(const TemplateValue& content, size_t message) {
     if (content.Is(Kind::kString)) {
-      return IsBlank(content.text().bytes()) ? content : NextWord(message);
+      return IsBlank(content.text().bytes()) ? content : WordFor(content, message);
     }
     if (!content.Is(Kind::kList)) return content;
     TemplateValue::List parts;
@@ -168,11 +200,11 @@ class Probe {
       if (text == nullptr || IsBlank(text->text().bytes())) {
         parts.push_back(part);
       } else if (part.Is(Kind::kString)) {
-        parts.push_back(NextWord(message));
+        parts.push_back(WordFor(*text, message));
       } else {
         TemplateValue::Entries entries = part.entries();
         for (auto& entry : entries) {
-          if (entry.first.text().bytes() == "text") entry.second = NextWord(message);
+          if (entry.first.text().bytes() == "text") entry.second = WordFor(*text, message);
         }
         parts.push_back(TemplateValue::Dict(std::move(entries)));
       }
@@ -228,10 +260,10 @@ std::vector<MessageShape> ShapesFor(const Messages& messages) {
   return shapes;
 }
 
-absl::Status LostError(const ChatMessage& message, size_t number, size_t count) {
+absl::Status LostError(const ChatMessage& message, size_t number, size_t count, bool partly) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "the model's chat template leaves out what message ", number + 1, " of ", count,
-      " says (role '", Printable(message.role.substr(0, 64)),
+      "the model's chat template leaves out ", partly ? "a part of " : "", "what message ",
+      number + 1, " of ", count, " says (role '", Printable(message.role.substr(0, 64)),
       "'), in each of the forms that it was tried in; the option chat_template of lm_models gives "
       "the model another template"));
 }
@@ -265,9 +297,11 @@ absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
     if (absl::IsCancelled(text.status())) return text.status();
     refuses_given |= shape.IsAsGiven() && !text.ok();
     if (!text.ok()) continue;
-    const std::optional<size_t> message = probe.FindLost(*text);
-    if (!message.has_value()) return shape;
-    if (lost.ok()) lost = LostError(messages[*message], *message, messages.size());
+    const std::optional<Probe::Lost> gone = probe.FindLost(*text);
+    if (!gone.has_value()) return shape;
+    if (lost.ok()) {
+      lost = LostError(messages[gone->message], gone->message, messages.size(), gone->partly);
+    }
   }
   if (!refuses_given) RETURN_IF_ERROR(lost);
   return MessageShape();
@@ -283,7 +317,9 @@ std::string ShapeMemory::NameOf(absl::Span<const ChatMessage> messages) {
     add(message.role);
     const TemplateValue& content = message.content;
     if (content.Is(Kind::kString)) {
-      name += IsBlank(content.text().bytes()) ? 'b' : 't';
+      const absl::string_view text = content.text().bytes();
+      if (!MarksIn(message, text).empty()) return "";
+      name += IsBlank(text) ? 'b' : 't';
     } else if (content.Is(Kind::kList)) {
       return "";  // what its parts are
     } else {

@@ -132,6 +132,22 @@ TEST(MessageShapeTest, WhatIsLostInEveryShapeIsAnErrorThatNamesIt) {
   EXPECT_THAT(Talk("chatml", R"([{"role":"user","content":" "}])"), HasSubstr("<|im_start|>"));
 }
 
+// As some take an answer's reasoning out, of whoever says it.
+TEST(MessageShapeTest, ATextThatIsCutAtAMarkIsAnError) {
+  const ChatTemplate chat = Chat(Knows("'user'", "m.content.split('</think>')[-1]"));
+  EXPECT_EQ(Told(chat.Render("", "What is this?", {})), "<user>What is this?");
+  EXPECT_THAT(Told(chat.Render("", "What is </think> for?", {})),
+              HasSubstr("leaves out a part of what message 1 of 1 says (role 'user')"));
+  EXPECT_EQ(Told(chat.Render("", "What is that?", {})), "<user>What is that?");
+  EXPECT_EQ(Told(Chat(Knows("'user'")).Render("", "What is </think> for?", {})),
+            "<user>What is </think> for?");
+  // An old answer loses its reasoning as it should.
+  EXPECT_EQ(Talk(Knows("'user', 'assistant'", "m.content.split('</think>')[-1]"),
+                 R"([{"role":"user","content":"Hi?"},
+                     {"role":"assistant","content":"<think>so</think>Ho."}])"),
+            "<user>Hi?<assistant>Ho.");
+}
+
 TEST(MessageShapeTest, ARefusalSaysTheTemplatesOwnWords) {
   const std::string refuses =
       "{% for m in messages if m.role == 'tool' %}{{ raise_exception('No tools!') }}{% endfor %}";
