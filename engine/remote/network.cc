@@ -41,6 +41,13 @@ const char* FromEnvironment(std::initializer_list<const char*> names) {
   return nullptr;
 }
 
+// Of a transfer that ended before there was a connection.
+bool IsUnreachable(CURLcode code) {
+  return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+         code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR ||
+         code == CURLE_PEER_FAILED_VERIFICATION;
+}
+
 }  // namespace
 
 struct Network::Transfer {
@@ -347,6 +354,7 @@ HttpOutcome Network::OutcomeOf(const Transfer& transfer, CURLcode code) const {
     outcome.status = absl::OutOfRangeError(
         absl::StrCat("the answer has more than ", transfer.max_bytes, " bytes"));
   } else if (code != CURLE_OK && !transfer.enough) {
+    outcome.unreachable = IsUnreachable(code);
     outcome.status = absl::UnavailableError(transfer.error[0] != '\0' ? transfer.error
                                                                       : curl_.easy_strerror(code));
   }

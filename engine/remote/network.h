@@ -52,6 +52,7 @@ struct HttpRequest {
 struct HttpOutcome {
   absl::Status status = {};  // Unavailable: of the transfer, whatever the answer says
   int code = 0;              // of HTTP; 0: no answer came
+  bool unreachable = false;  // there was no connection
   absl::Duration retry_after = absl::ZeroDuration();  // as the server asks
   std::string location = {};                          // where a redirect leads; else empty
 };

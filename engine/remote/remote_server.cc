@@ -18,6 +18,7 @@
 #include "engine/remote/overflow.h"
 #include "engine/remote/remote_tokens.h"
 #include "engine/runtime/generator.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 namespace {
@@ -26,6 +27,13 @@ constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, 
 constexpr size_t kRoundsUnderWay = 16;
 constexpr absl::Duration kLastEventToEnd = absl::Seconds(1);  // of an answer, on its connection
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
+
+// 403 may be a gateway's word about what one prompt says.
+Trouble RejectionTrouble(int code, absl::string_view body) {
+  if (code == 401 || code == 402 || SaysUnpaid(body)) return Trouble::kAccount;
+  const bool refuses = code == 403 || code == 404 || code / 100 == 3;
+  return refuses ? Trouble::kRefusal : Trouble::kNone;
+}
 
 // The same request with another text.
 RequestSpec WithText(const RequestSpec& spec, std::string text) {
@@ -328,10 +336,10 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
   } else if (outcome.code == 200 && call->has_ended()) {  // the connection may have broken since
     Answered(call);
   } else if (absl::IsUnavailable(outcome.status)) {
-    Failed(call,
-           absl::UnavailableError(
-               absl::StrCat(pool_.url(call->endpoint), ": ", outcome.status.message())),
-           /*reached=*/outcome.code != 0);
+    absl::Status why = absl::UnavailableError(
+        absl::StrCat(pool_.url(call->endpoint), ": ", outcome.status.message()));
+    if (outcome.unreachable) why = WithTrouble(std::move(why), Trouble::kOutage);
+    Failed(call, std::move(why), /*reached=*/outcome.code != 0);
   } else if (!outcome.status.ok()) {
     Conclude(*call, {.status = outcome.status});
   } else if (outcome.code == 429 || outcome.code == 503) {
@@ -345,19 +353,19 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
 
 void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
   if (outcome.code == 429 && SaysUnpaid(call->raw())) {
-    Conclude(
-        *call,
-        {.status = absl::FailedPreconditionError(absl::StrCat(
-             pool_.url(call->endpoint), ": HTTP ", outcome.code, ": ", ErrorText(call->raw())))});
+    absl::Status unpaid = absl::FailedPreconditionError(absl::StrCat(
+        pool_.url(call->endpoint), ": HTTP ", outcome.code, ": ", ErrorText(call->raw())));
+    Conclude(*call, {.status = WithTrouble(std::move(unpaid), Trouble::kAccount)});
     return;
   }
   const absl::Time now = absl::Now();
   const absl::Duration pause =
       pool_.Refused(call->endpoint, call->job.refusals, outcome.retry_after, now);
   if (++call->job.refusals > kMostRefusals) {
-    Conclude(*call, {.status = absl::ResourceExhaustedError(absl::StrCat(
-                         pool_.url(call->endpoint), " has refused it ", call->job.refusals,
-                         " times, at last with ", outcome.code, ": ", ErrorText(call->raw())))});
+    absl::Status busy = absl::ResourceExhaustedError(
+        absl::StrCat(pool_.url(call->endpoint), " has refused it ", call->job.refusals,
+                     " times, at last with ", outcome.code, ": ", ErrorText(call->raw())));
+    Conclude(*call, {.status = WithTrouble(std::move(busy), Trouble::kOutage)});
     return;
   }
   SendAgain(std::move(call->job), now + pause);
@@ -366,6 +374,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
 void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
   pool_.Failed(call->endpoint, reached, absl::Now());
   if (call->job.failures++ >= options_.retries) {
+    if (TroubleOf(why) == Trouble::kNone) why = WithTrouble(std::move(why), Trouble::kServer);
     Conclude(*call, {.status = std::move(why)});
     return;
   }
@@ -384,6 +393,8 @@ void RemoteServer::Rejected(RemoteCall* call, int code) {
     status = absl::OutOfRangeError(absl::StrCat("the prompt is too long: ", status.message()));
   } else if (absl::IsUnavailable(status)) {
     return Failed(call, std::move(status));
+  } else {
+    status = WithTrouble(std::move(status), RejectionTrouble(code, call->raw()));
   }
   Conclude(*call, {.status = std::move(status)});
 }

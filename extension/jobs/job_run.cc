@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/trouble.h"
 #include "extension/batch/map_reduce.h"
 #include "extension/connection/spending.h"
 #include "extension/connection/statement_call.h"
@@ -25,6 +26,14 @@ constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // What the end of an interrupted statement may take.
 constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
 
+// Whether the model's server has thought about the prompt.
+bool IsAnswered(const Generation& generation) {
+  const absl::Status& status = generation.status;
+  return !generation.remembered &&
+         (status.ok() || absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
+          absl::IsFailedPrecondition(status));
+}
+
 }  // namespace
 
 JobRun::JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user)
@@ -32,7 +41,8 @@ JobRun::JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user)
       database_(std::move(job.database)),
       store_(std::move(job.store)),
       user_(user),
-      max_errors_(options.max_errors) {}
+      max_errors_(options.max_errors),
+      trouble_(options.outage) {}
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
                                                       const JobRunOptions& options) {
@@ -102,7 +112,7 @@ absl::Status JobRun::PlanRows() {
 }
 
 JobRun::~JobRun() {
-  if (fork_guard_.forked() || rows_.empty()) return;
+  if (fork_guard_.forked() || (rows_.empty() && held_.empty())) return;
   // Without exceptions, and whatever comes of it: claims run out.
   const absl::Status committed =
       Guarded([this] { return CommitOnce(kPatienceAtTheEnd, Others::kGoBack); });
@@ -114,15 +124,22 @@ JobRun::~JobRun() {
 
 int64_t JobRun::CountAnswered() {
   int64_t answered = 0;
-  for (Row& row : rows_) {
-    const bool before = row.answer.answered();
-    row.answer.Collect();
-    answered += row.answer.answered();
-    num_collected_ += row.answer.answered() && !before;
+  for (auto row = rows_.begin(); row != rows_.end();) {
+    const auto at = row++;
+    at->answer.Collect();
+    if (!at->answer.answered()) continue;
+    const bool heard = std::exchange(at->heard, true);
+    num_collected_ += !heard;
+    if (heard || Hear(*at)) {
+      ++answered;
+    } else {
+      held_.push_back({at->number, at->trouble, at->answer.answer().generation.status});
+      rows_.erase(at);
+    }
   }
   for (Row& row : rows_) {
     if (row.answer.submitted()) continue;
-    if (IsHeldBack(row)) break;
+    if (IsHeldBack(row) || !trouble_.MayAsk(absl::Now())) break;
     // A full queue of the engine may have room again; a budget has once an answer has come.
     const bool refused = !row.answer.over_budget().ok();
     if (refused && num_collected_ == collected_when_refused_) break;
@@ -130,9 +147,50 @@ int64_t JobRun::CountAnswered() {
       collected_when_refused_ = num_collected_;
       break;
     }
-    answered += row.answer.answered();
+    row.heard = row.answer.answered();  // it needed no model
+    answered += row.heard;
+    if (!row.heard) trouble_.Asked();
   }
   return answered;
+}
+
+bool JobRun::Hear(Row& row) {
+  const Generation& generation = row.answer.answer().generation;
+  if (TroubleOf(generation.status) != Trouble::kNone) {
+    row.settled = !trouble_.Met(row.number, &row.trouble, generation.status, absl::Now());
+    return row.settled;
+  }
+  if (IsAnswered(generation)) {
+    trouble_.Answered();
+  } else {
+    trouble_.Ended();
+  }
+  return true;
+}
+
+bool JobRun::IsUnderWay() {
+  return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
+    return row.answer.submitted() && !row.answer.answered();
+  });
+}
+
+absl::Status JobRun::AskAgain() {
+  // What waits for a place with the engine has not failed yet, and tells more.
+  const bool first = trouble_.any() && !rows_.empty();
+  while (!first && !held_.empty() && trouble_.MayAsk(absl::Now())) {
+    const Held held = held_.front();
+    held_.pop_front();
+    ASSIGN_OR_RETURN(std::optional<JobRow> row, store_->Claimed(held.number));
+    if (row.has_value()) Add(*std::move(row), held.trouble);
+    if (trouble_.any()) break;
+  }
+  return absl::OkStatus();
+}
+
+int64_t JobRun::Wanted(int64_t left) const {
+  if (!trouble_.any()) return std::max<int64_t>(options_.chunk - left, 0);
+  // One more, to be asked instead of those that have failed.
+  return left == static_cast<int64_t>(held_.size()) && trouble_.MayAsk(absl::Now());
 }
 
 // With a budget, texts that are read in parts come one after the other: of many that have begun
@@ -146,6 +204,8 @@ bool JobRun::IsHeldBack(const Row& row) const {
 
 bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
   if (num_answered >= std::max<int64_t>(options_.chunk / 2, 1)) return true;
+  if (trouble_.any() && rows_.empty() && trouble_.MayAsk(now)) return true;
+  if (!held_.empty()) return now - last_commit_ >= kCommitInterval;
   if (rows_.empty()) return now - last_commit_ >= kPollForOthers;
   return num_answered == static_cast<int64_t>(rows_.size()) ||
          now - last_commit_ >= kCommitInterval;
@@ -177,6 +237,8 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
         for (auto row = rows_.begin(); row != rows_.end(); ++row) {
           if (!row->answer.Done()) continue;
           ASSIGN_OR_RETURN(JobAnswer answer, TakeAnswer(*row));
+          // One that has come since rows were last looked at.
+          if (!row->settled && TroubleOf(answer.generation.status) != Trouble::kNone) continue;
           const bool remembered = answer.generation.remembered;
           cached += remembered;
           tokens_out += remembered ? 0 : answer.generation.tokens_out;
@@ -186,13 +248,14 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
           taken.push_back(row);
           if (outcome != JobStore::Outcome::kLost) written.push_back(row->number);
         }
-        if (others == Others::kGoBack) return store_->Release();
+        if (others != Others::kStay) return store_->Release(others == Others::kGoBackUntried);
         if (failed_ + failed > max_errors_) return absl::OkStatus();
         const absl::Time now = absl::Now();
         RETURN_IF_ERROR(store_->Recover(now, options_.lease));
-        const int64_t left = static_cast<int64_t>(rows_.size() - taken.size());
-        RETURN_IF_ERROR(store_->Claim(options_.chunk - left, now + options_.lease, &claimed));
-        none_waits_ = claimed.empty() && options_.chunk > left;
+        const auto left = static_cast<int64_t>(rows_.size() - taken.size() + held_.size());
+        const int64_t wanted = Wanted(left);
+        RETURN_IF_ERROR(store_->Claim(wanted, now + options_.lease, &claimed));
+        if (wanted > 0) none_waits_ = claimed.empty();
         return absl::OkStatus();
       },
       patience));
@@ -208,17 +271,19 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
 }
 
 void JobRun::Submit(std::vector<JobRow> claimed) {
-  for (JobRow& row : claimed) {
-    JobAsked asked = question_->Of(row);
-    if (row.system.ok() && !row.system->has_value()) row.system = SystemOfJob();
-    PendingAnswer answer({.prompt = std::move(row.prompt),
-                          .system = std::move(row.system),
-                          .options = call_,
-                          .parts = parts_});
-    rows_.push_back({row.number, std::move(asked), std::move(answer)});
-  }
+  for (JobRow& row : claimed) Add(std::move(row));
   const int64_t answered = CountAnswered();
   if (static_cast<int64_t>(rows_.size()) - answered > 1) StatementCall::Batched();
+}
+
+void JobRun::Add(JobRow row, RowTrouble trouble) {
+  JobAsked asked = question_->Of(row);
+  if (row.system.ok() && !row.system->has_value()) row.system = SystemOfJob();
+  PendingAnswer answer({.prompt = std::move(row.prompt),
+                        .system = std::move(row.system),
+                        .options = call_,
+                        .parts = parts_});
+  rows_.push_back({row.number, std::move(asked), std::move(answer), trouble});
 }
 
 void JobRun::Show(const JobCounts& counts) {
@@ -229,14 +294,15 @@ void JobRun::Show(const JobCounts& counts) {
 absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
   ASSIGN_OR_RETURN(const JobCounts counts, store_->Counts());
   Show(counts);
-  over_ = rows_.empty() && none_waits_ && counts.awaited == 0;
+  over_ = rows_.empty() && held_.empty() && none_waits_ && counts.awaited == 0;
   return JobProgress{.counts = counts,
                      .changes = changes_,
                      .finished = counts.done + counts.failed - finished_before_,
                      .cached = cached_,
                      .tokens_out = tokens_out_,
                      .elapsed = now - began_,
-                     .unchanged = store_->answers_without_change()};
+                     .unchanged = store_->answers_without_change(),
+                     .trouble = trouble_.any() ? std::string(trouble_.last().message()) : ""};
 }
 
 std::string JobRun::BudgetsEnd(absl::Time now) {
@@ -252,9 +318,10 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
   return refused != nullptr ? std::string(refused->over_budget().message()) : "";
 }
 
-absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why) {
-  RETURN_IF_ERROR(Commit(std::nullopt, Others::kGoBack));
+absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why, Others others) {
+  RETURN_IF_ERROR(Commit(std::nullopt, others));
   rows_.clear();
+  held_.clear();
   ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
   const int64_t left = progress.counts.waiting + progress.counts.running;
   progress.stopped = absl::StrCat("stopped: ", why, "; ", left, " of ", progress.counts.total(),
@@ -274,19 +341,51 @@ absl::Status JobRun::StopForErrors() {
   return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why));
 }
 
+absl::Status JobRun::StopForTrouble() {
+  const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
+  if (over.ok()) return over;
+  if (trouble_.IsOfItsRows()) {
+    if (!rows_.empty() || !none_waits_) return absl::OkStatus();  // another is asked first
+    const Held held = held_.front();
+    held_.pop_front();
+    ASSIGN_OR_RETURN(const std::optional<JobRow> row, store_->Claimed(held.number));
+    trouble_.Answered();  // the others have one more try
+    if (!row.has_value()) return absl::OkStatus();
+    const JobAsked asked = question_->Of(*row);
+    rows_.push_back(
+        {row->number,
+         asked,
+         PendingAnswer({.options = call_}, RowAnswer{.generation = {.status = held.why}}),
+         {},
+         /*heard=*/true,
+         /*settled=*/true});
+    return absl::OkStatus();
+  }
+  const std::string why(over.message());
+  RETURN_IF_ERROR(Stop(why, Others::kGoBackUntried).status());
+  return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why,
+                                         "; the rows that are left wait, and lm_run() goes on "
+                                         "with them"));
+}
+
 absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   while (!over_) {
     if (database_->Interrupted()) return absl::CancelledError("interrupted");
     const int64_t answered = CountAnswered();
     if (const std::string why = BudgetsEnd(absl::Now()); !why.empty()) return Stop(why);
+    RETURN_IF_ERROR(StopForTrouble());
+    if (!trouble_.any()) RETURN_IF_ERROR(AskAgain());
     if (!IsTimeToCommit(answered, absl::Now())) {
-      const WaitingFor waiting(work_.get(), rows_.empty() ? "others" : "model");
+      const WaitingFor waiting(work_.get(), trouble_.any()  ? "network"
+                                            : rows_.empty() ? "others"
+                                                            : "model");
       absl::SleepFor(kPoll);
       continue;
     }
     RETURN_IF_ERROR(Commit(std::nullopt, Others::kStay));
     if (failed_ > max_errors_) return StopForErrors();
+    if (trouble_.any()) RETURN_IF_ERROR(AskAgain());
     // The end is always reported; until then, not too often.
     const absl::Time now = absl::Now();
     const bool due = now - last_report_ >= options_.progress;

@@ -28,6 +28,7 @@
 #include "extension/jobs/found_job.h"
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_store.h"
+#include "extension/jobs/job_trouble.h"
 
 namespace lm {
 
@@ -38,6 +39,7 @@ struct JobRunOptions {
   bool refresh = false;                        // the query is asked again
   absl::Duration progress = absl::Seconds(1);  // at least between two reports
   absl::Duration lease = absl::Seconds(30);    // of a claim that is not renewed
+  absl::Duration outage = absl::Seconds(60);   // of the model's servers, that is waited for
   // The run's budgets; where one is not given, what the job's options or the settings have.
   std::optional<int64_t> max_seconds = {};
   std::optional<int64_t> max_total_tokens = {};
@@ -55,6 +57,7 @@ struct JobProgress {
   absl::Duration elapsed = {};
   int64_t unchanged = 0;     // answers, where none of this run's has had the target change a row
   std::string stopped = {};  // which budget has ended the run before the job; empty: none
+  std::string trouble = {};  // what the run waits for to be over; empty: nothing
 };
 
 // Not thread-safe; used while one statement runs. Destroying it commits what is answered and gives
@@ -71,7 +74,8 @@ class JobRun {
   const Generator& generator() const { return call_->generator(); }
 
   // Works until there is something to report; nullopt once the end has been. Aborted where more
-  // rows have failed than max_errors; what was answered is committed then.
+  // rows have failed than max_errors, or who answers them is gone or will not go on; what was
+  // answered is committed then.
   absl::StatusOr<std::optional<JobProgress>> Advance();
 
  private:
@@ -79,6 +83,15 @@ class JobRun {
     int64_t number;
     JobAsked asked;
     PendingAnswer answer;
+    RowTrouble trouble = {};
+    bool heard = false;    // what its answer says of the model
+    bool settled = false;  // that was the row's own, if it was any
+  };
+  // One that is to be asked again.
+  struct Held {
+    int64_t number;
+    RowTrouble trouble;
+    absl::Status why;
   };
 
   JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user);
@@ -92,15 +105,24 @@ class JobRun {
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
   // Collects what has come, and submits what can be.
   int64_t CountAnswered();
+  // What an answer of the model's says of it. False where the row is to be asked again.
+  bool Hear(Row& row);
+  // Asks rows that are held again: all of them, or one where there is trouble yet.
+  absl::Status AskAgain();
+  // Whether the model is at any row.
+  bool IsUnderWay();
+  // How many rows are to be claimed, of which `left` are not answered yet.
+  int64_t Wanted(int64_t left) const;
   // Whether the row is to wait until another has an answer.
   bool IsHeldBack(const Row& row) const;
   // In one transaction: answers that have come, and new claims, or all others are given back. After
   // the first, which has only claims, others that hold a lock are waited for with patience.
-  enum class Others { kStay, kGoBack };
+  enum class Others { kStay, kGoBack, kGoBackUntried };
   absl::Status Commit(std::optional<absl::Duration> patience, Others others);
   absl::Status CommitOnce(std::optional<absl::Duration> patience, Others others);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
+  void Add(JobRow row, RowTrouble trouble = {});
   void Show(const JobCounts& counts);  // in lm_running
   absl::StatusOr<JobProgress> Progress(absl::Time now);
   // Which budget ends the run now: time is over, or none of its rows is under way and nothing is
@@ -108,7 +130,10 @@ class JobRun {
   std::string BudgetsEnd(absl::Time now);
   // Commits what is answered and gives the other rows back: the run is over before the job is, and
   // the job's status says why, as the result's `stopped` does.
-  absl::StatusOr<JobProgress> Stop(const std::string& why);
+  absl::StatusOr<JobProgress> Stop(const std::string& why, Others others = Others::kGoBack);
+  // The error of a run that has nobody to answer it, after the same; OK where there is no need, or
+  // it was one row's failure.
+  absl::Status StopForTrouble();
   // The error of a run in which more rows have failed than max_errors, after the same.
   absl::Status StopForErrors();
 
@@ -125,8 +150,10 @@ class JobRun {
   int64_t max_errors_ = INT64_MAX;
   absl::Duration most_ = absl::InfiniteDuration();  // of the run
 
-  std::list<Row> rows_;  // claimed by this run
-  int64_t failed_ = 0;   // by this run
+  std::list<Row> rows_;   // claimed by this run
+  std::list<Held> held_;  // likewise
+  JobTrouble trouble_;
+  int64_t failed_ = 0;  // by this run
   int64_t cached_ = 0;
   int64_t tokens_out_ = 0;
   int64_t finished_before_ = 0;          // of the job, when the run began

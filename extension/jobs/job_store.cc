@@ -364,11 +364,25 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
   return answer.generation.status.ok() ? Outcome::kDone : Outcome::kFailed;
 }
 
-absl::Status JobStore::Release() {
-  ASSIGN_OR_RETURN(Statement release, Make("UPDATE {db}.lm_job_rows SET state = 'waiting', "
-                                           "worker = NULL, lease = NULL "
-                                           "WHERE job = ? AND state = 'running' AND worker = ?"));
-  return release.Bind(1, job_.name).Bind(2, worker_.name()).Run();
+absl::StatusOr<std::optional<JobRow>> JobStore::Claimed(int64_t number) {
+  ASSIGN_OR_RETURN(Statement * row,
+                   Prepared(&select_claimed_,
+                            "SELECT prompt, system FROM {db}.lm_job_rows WHERE number = ?1 AND "
+                            "job = ?2 AND state = 'running' AND worker = ?3"));
+  row->Bind(1, number).Bind(2, job_.name).Bind(3, worker_.name());
+  ASSIGN_OR_RETURN(const bool there, row->Step());
+  if (!there) return std::nullopt;
+  JobRow found{number, row->CheckedText(0, "prompt"), row->CheckedText(1, "system")};
+  row->Reset();
+  return found;
+}
+
+absl::Status JobStore::Release(bool untried) {
+  ASSIGN_OR_RETURN(Statement release,
+                   Make("UPDATE {db}.lm_job_rows SET state = 'waiting', worker = NULL, "
+                        "lease = NULL, attempts = max(attempts - ?3, 0) "
+                        "WHERE job = ?1 AND state = 'running' AND worker = ?2"));
+  return release.Bind(1, job_.name).Bind(2, worker_.name()).Bind(3, int64_t{untried}).Run();
 }
 
 absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
@@ -380,14 +394,14 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
                         "worker = NULL, lease = NULL "
                         "WHERE job = ? AND state = 'running' AND coalesce(worker, '') = ?"));
   std::vector<std::string> gone;
-  std::map<std::string, Claimed> seen;
+  std::map<std::string, OthersClaim> seen;
   const auto tick = std::chrono::steady_clock::now();
   others.Bind(1, job_.name).Bind(2, worker_.name());
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, others.Step());
     if (!row) break;
     ASSIGN_OR_RETURN(std::string worker, others.Text(0));
-    Claimed claimed{others.Integer(1), tick};
+    OthersClaim claimed{others.Integer(1), tick};
     const auto before = others_.find(worker);
     if (before != others_.end() && before->second.lease == claimed.lease) claimed = before->second;
     const bool silent = absl::FromChrono(tick - claimed.since) >= lease;

@@ -99,8 +99,11 @@ class JobStore {
   size_t num_rolled_back() const { return rolled_back_.size(); }
   // Once Complete has been committed: this store does not claim the row again.
   void SetAside(int64_t number) { answered_.insert(number); }
-  // Gives back what this worker has claimed.
-  absl::Status Release();
+  // A row that this worker has claimed, once more; nullopt where it is not its any more. Needs no
+  // transaction.
+  absl::StatusOr<std::optional<JobRow>> Claimed(int64_t number);
+  // Gives back what this worker has claimed; with `untried` as if it never had.
+  absl::Status Release(bool untried = false);
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
   // clock, or for as long as a `lease` has by this process's.
   absl::Status Recover(absl::Time now, absl::Duration lease);
@@ -146,21 +149,21 @@ class JobStore {
   bool begun_ = false;  // it has its rows
   Statement target_;    // not prepared: there is none
   Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_owned_,
-      complete_, counts_;
+      select_claimed_, complete_, counts_;
 
-  int64_t answers_taken_ = 0;  // by the target
-  int64_t rows_changed_ = 0;   // by it, and by its triggers
+  int64_t answers_taken_ = 0;                    // by the target
+  int64_t rows_changed_ = 0;                     // by it, and by its triggers
   std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what the target said
 
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on
   std::unordered_set<int64_t> answered_;  // of those, the ones it is done with
   // The claims of others as they were last seen to change.
-  struct Claimed {
+  struct OthersClaim {
     int64_t lease = 0;
     std::chrono::steady_clock::time_point since;
   };
-  std::map<std::string, Claimed> others_;
+  std::map<std::string, OthersClaim> others_;
 };
 
 }  // namespace lm

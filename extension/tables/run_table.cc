@@ -92,6 +92,10 @@
 // :value; with "on_error":"error" the first failure ends the run. An answer that the target refuses
 // (a constraint) is a failure of its row. A NULL prompt has the answer NULL.
 //
+// What all rows would meet is no row's failure: a server that cannot be reached, or fails at every
+// row, a key or an account that is refused. The run ends with an error then, and its rows wait as
+// if it had not claimed them; of an outage only once `outage_seconds` are over (job_trouble.h).
+//
 // options of the run:
 //   chunk       rows under way and not committed; 128. Commits come with every half of it, or
 //               every second
@@ -100,6 +104,8 @@
 //   refresh     true: the query is asked again, and what has changed is done
 //   progress_ms the least time between two rows of the result; 1000
 //   lease_ms    after how long without a sign of life another run's claims are void; 30000
+//   outage_seconds  how long the model's servers are waited for when they cannot be reached or fail
+//               at every row: 60. 0: not beyond the tries that each row has (lm_models: retries)
 //   max_seconds, max_total_tokens, max_cost
 //               the run's budgets: its time on the clock, the tokens of its prompts and answers,
 //               and what they come to at the model's price_in and price_out (lm_models). Where one
@@ -139,10 +145,10 @@ namespace {
 constexpr int64_t kMost = 1000000;
 
 absl::StatusOr<JobRunOptions> ReadRunOptions(const std::optional<std::string>& json) {
-  ASSIGN_OR_RETURN(
-      OwnOptions own,
-      OwnOptions::Take(json, {"chunk", "max_errors", "retry", "refresh", "progress_ms", "lease_ms",
-                              "max_seconds", "max_total_tokens", "max_cost", "database"}));
+  ASSIGN_OR_RETURN(OwnOptions own,
+                   OwnOptions::Take(json, {"chunk", "max_errors", "retry", "refresh", "progress_ms",
+                                           "lease_ms", "outage_seconds", "max_seconds",
+                                           "max_total_tokens", "max_cost", "database"}));
   RETURN_IF_ERROR(own.CheckNoOthers());
   JobRunOptions options;
   ASSIGN_OR_RETURN(options.chunk, own.Integer("chunk", options.chunk, 1, kMost));
@@ -153,6 +159,8 @@ absl::StatusOr<JobRunOptions> ReadRunOptions(const std::optional<std::string>& j
   options.progress = absl::Milliseconds(progress_ms);
   ASSIGN_OR_RETURN(const int64_t lease_ms, own.Integer("lease_ms", 30000, 3000, INT32_MAX));
   options.lease = absl::Milliseconds(lease_ms);
+  ASSIGN_OR_RETURN(const int64_t outage, own.Integer("outage_seconds", 60, 0, INT32_MAX));
+  options.outage = absl::Seconds(outage);
   if (own.Has("max_seconds")) {
     ASSIGN_OR_RETURN(options.max_seconds, own.Integer("max_seconds", 0, 0, INT32_MAX));
   }
@@ -234,6 +242,9 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
         if (row().unchanged > 0) {
           absl::StrAppend(&hint, hint.empty() ? "" : "; ", "the target changed no row for ",
                           row().unchanged, " answers: does it look for the query's ids (:id)?");
+        }
+        if (!row().trouble.empty()) {
+          absl::StrAppend(&hint, hint.empty() ? "" : "; ", "waits for an answer: ", row().trouble);
         }
         if (!hint.empty()) ResultText(context, hint);
         break;

@@ -18,7 +18,7 @@
 --   model, total, began, ended   set by lm_run(): the model that the job was begun with, its rows, when the query was asked, when no row was
 --            left. A job that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
---            stopped: 'stopped: ...', by a budget or by max_errors; `ended` is NULL then
+--            stopped: 'stopped: ...', by a budget, by max_errors, or for want of a server that answers; `ended` is NULL then
 --
 -- options are those of generate(), and
 --   summarize          true: rows are answered as lm_summarize() does, so texts longer than the context are read in parts; the system
@@ -33,7 +33,7 @@
 --   value    the answer
 --   error    why there is none; else NULL
 --   finish, tokens_in, tokens_cached, tokens_out   as in lm_each
---   attempts   how often a run has claimed it
+--   attempts   how often a run has claimed it, but for those that ended since the model's server was gone, or would not answer at all
 --   worker, lease   who has claimed it, and until when (milliseconds since 1970)
 --   answered   when it was done, or failed
 --   prompt_version, model   to what that is the answer: a digest of prompt, system prompt and options, and one of the model's file

@@ -30,6 +30,7 @@
 --                others than those of their answer are generated again; those that are gone are marked, and kept
 --   progress_ms  the least time between two rows of the result (1000)
 --   lease_ms     after how long without a sign of life another run's claims are void (30000)
+--   outage_seconds   how long the model's servers are waited for where they cannot be reached, or fail at every row (60)
 --   max_seconds, max_total_tokens, max_cost
 --                the run's budgets: it ends well where one is reached, and the rows that are left wait; `stopped` says it
 --   database     which database has the job: main, or an attached one; unless given, the first that does
@@ -37,6 +38,11 @@
 -- A row that fails is 'failed' in lm_job_rows, with its error, and the others go on: a job's on_error is "null", unless its
 -- options or lm_settings name another. The target is not run for such a row, but with "on_error":"json", where :value is
 -- lm_try's object and :error the text; with "on_error":"error" the first failure ends the run.
+--
+-- What is no row's fault fails none: where a model's server is gone, fails at every row, refuses the key (401, 403) or is paid no
+-- more (402, 429 with insufficient_quota), the run ends with an error that says so, the rows wait, and the next run goes on with
+-- them. An outage is waited for first: one row is asked again after ever longer pauses (`hint` says it), until `outage_seconds` are
+-- over. A row that fails again while others are answered fails alone.
 --
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers,
 -- limits and case_sensitive_like; SQLite's own functions and collations, not those that your program has registered. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
@@ -106,4 +112,4 @@ SELECT status FROM lm_jobs WHERE name = 'dear';
 SELECT * FROM lm_run('lost');
 --! there is no job named 'lost'; lm_jobs has 'shorten', 'more', 'topics', 'dear'
 SELECT * FROM lm_run('more', '{"chunks":3}');
---! unknown option 'chunks'; chunk, max_errors, retry, refresh, progress_ms, lease_ms, max_seconds, max_total_tokens, max_cost, database are known
+--! unknown option 'chunks'; chunk, max_errors, retry, refresh, progress_ms, lease_ms, outage_seconds, max_seconds, max_total_tokens, max_cost, database are known

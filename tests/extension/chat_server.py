@@ -7,6 +7,7 @@
 import http.server
 import json
 import random
+import socket
 import socketserver
 import threading
 import time
@@ -29,6 +30,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.counted = counted  # most words of a text that it counts: of a longer one it will not tell
         self.models = models  # instead of the list of them
         self.stopped = threading.Event()
+        self.gone = False
         self.loading = 0      # answers to a wish for that list before there is one
         self.streams = streams  # else a whole answer is sent, whatever is asked for
         self.events_sent = events  # instead of an answer; bytes: the whole stream
@@ -45,6 +47,19 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         with self.lock:
             self.connections += 1
         super().process_request(request, address)
+
+    def leave(self):
+        """Connections are refused, and those that are open end, until come_back()."""
+        self.gone = True
+        self.shutdown()
+        self.server_close()
+
+    def come_back(self):
+        self.socket = socket.socket(self.address_family, self.socket_type)
+        self.server_bind()
+        self.server_activate()
+        self.gone = False
+        self.__enter__()
 
     def handle_error(self, request, address):  # a client that goes away is none
         pass
@@ -99,6 +114,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server = self.server
+        if server.gone:
+            self.close_connection = True
+            return
         with server.lock:
             server.requests.append(body)
             server.events.append("asked")

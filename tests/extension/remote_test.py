@@ -2,6 +2,7 @@
 
 LM_REMOTE_ROWS=5000 sends so many rows through random faults (CI: 300).
 """
+import itertools
 import json
 import math
 import os
@@ -759,6 +760,134 @@ class RemoteTest(RemoteCase):
         requests, prefilled, reused, decoded = db.execute(
             "SELECT max(requests), max(tokens_prefilled), max(tokens_reused), max(tokens_decoded) FROM lm_stats WHERE model = 'default'").fetchone()
         self.assertEqual((requests, prefilled, reused, decoded), (40, 160, 320, 120))
+
+
+def refused(status, message, **error):
+    return lambda body: {"code": status, "error": {"message": message, **error}}
+
+
+class JobTroubleTest(RemoteCase):
+    """What is no row's fault stops a job's run, and fails no row."""
+
+    def job(self, server, rows=40, options=None, **model):
+        db = self.connect(server.url, **{"concurrency": 4, "retries": 1, **model})
+        db.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, y TEXT)")
+        db.executemany("INSERT INTO notes(body) VALUES (?)", [(f"note {i}",) for i in range(1, rows + 1)])
+        db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM notes', "
+                   "'UPDATE notes SET y = :value WHERE id = :id', ?)", (options,))
+        return db
+
+    def end(self, db, **options):
+        """total, done, failed of the last row."""
+        return db.execute("SELECT total, done, failed FROM lm_run('j', ?)", (json.dumps(options),)).fetchall()[-1]
+
+    def states(self, db):
+        return dict(db.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY 1"))
+
+    def stops(self, db, pattern, **options):
+        """The run ends so; no row has failed, and those that wait are as if nobody had claimed them."""
+        self.fails(db, "SELECT * FROM lm_run('j', ?)", "job 'j' stopped: .*" + pattern, json.dumps(options))
+        states = self.states(db)
+        self.assertEqual(set(states) - {"done", "waiting"}, set())
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'waiting' AND (attempts > 0 OR worker IS NOT NULL OR error IS NOT NULL)"), 0)
+        self.assertRegex(harness.value(db, "SELECT status FROM lm_jobs"), "^stopped: .*" + pattern)
+        return states
+
+    def ends_well(self, db, rows=40):
+        self.assertEqual(self.end(db), (rows, rows, 0))
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE y = 're: ' || body"), rows)
+        self.assertEqual(harness.value(db, "SELECT max(attempts) FROM lm_job_rows"), 1)
+
+    def turning(self, server, after, otherwise):
+        """Answers so many, and then something else."""
+        good, begun = server.answer, itertools.count(1)
+        server.answer = lambda body: good(body) if next(begun) <= after else otherwise(body)
+        return good
+
+    def test_the_key_or_the_account(self):
+        for code, message, error in ((401, "no such key", {}), (402, "credit is at its end", {}), (403, "not for you", {}),
+                                     (429, "pay first", {"code": "insufficient_quota"}), (404, "no such model", {})):
+            for options in (None, '{"on_error":"json"}', '{"on_error":"error"}'):
+                with self.subTest(code=code, options=options):
+                    server = self.server()
+                    good = self.turning(server, 10, refused(code, message, **error))
+                    db = self.job(server, 40, options)
+                    self.assertEqual(self.stops(db, f"HTTP {code}: {message}"), {"done": 10, "waiting": 30})
+                    self.assertLess(len(server.requests), 10 + 2 * 40)
+                    server.answer = good
+                    self.ends_well(db)
+
+    def test_an_outage_is_waited_for(self):
+        server = self.server()
+        leaving = threading.Lock()
+
+        def otherwise(body):
+            if leaving.acquire(blocking=False):
+                threading.Thread(target=leave).start()
+            return {"code": 500, "error": "ends"}
+
+        def leave():
+            server.leave()
+            server.answer = good
+            time.sleep(2)
+            server.come_back()
+        good = self.turning(server, 10, otherwise)
+        db = self.job(server)
+        rows = db.execute("SELECT total, done, failed, hint FROM lm_run('j', '{\"progress_ms\":100}')").fetchall()
+        self.assertEqual(rows[-1][0::2], (40, 0))
+        self.assertEqual(rows[-1][1], 40)
+        self.assertIn(True, ["waits for an answer: " + server.url in (hint or "") for _, _, _, hint in rows])
+        self.assertEqual(self.states(db), {"done": 40})
+
+    def test_a_server_that_stays_away(self):
+        server = self.server()
+        db = self.job(server)
+        harness.value(db, "SELECT generate('x')")  # so that it is known
+        server.leave()
+        began = time.monotonic()
+        self.assertEqual(self.stops(db, server.url, outage_seconds=2), {"waiting": 40})
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(self.stops(db, server.url, outage_seconds=0), {"waiting": 40})
+        # The wait is interrupted.
+        threading.Timer(1.5, db.interrupt).start()
+        began = time.monotonic()
+        self.fails(db, "SELECT * FROM lm_run('j')", "interrupted")
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertEqual({"done", "failed"} & set(self.states(db)), set())
+        # A budget of time goes before.
+        self.assertRegex(db.execute("SELECT stopped FROM lm_run('j', '{\"max_seconds\":1}')").fetchall()[-1][0], "max_seconds = 1 are over; 40 of 40")
+        db.execute("UPDATE lm_job_rows SET attempts = 0")
+        server.come_back()
+        self.ends_well(db)
+
+    def test_a_server_that_fails_at_every_row(self):
+        server = self.server()
+        good = self.turning(server, 10, refused(500, "out of order"))
+        db = self.job(server, retries=0)
+        self.assertEqual(self.stops(db, "HTTP 500: out of order", outage_seconds=1), {"done": 10, "waiting": 30})
+        server.answer = good
+        self.ends_well(db)
+
+    def test_rows_that_fail_alone(self):
+        bad = {"note 7": (400, "content policy", "content policy"), "note 9": (500, "cannot do that one", "HTTP 500: cannot do that one"),
+               "note 11": (403, "flagged", "HTTP 403: flagged"), "note 13": (400, "maximum context length is 7", "the prompt is too long"),
+               "note 39": (403, "flagged", "HTTP 403: flagged"), "note 40": (500, "cannot do that one", "HTTP 500: cannot do that one")}
+
+        def answer(body):
+            text = body["messages"][-1]["content"]
+            return {"code": bad[text][0], "error": {"message": bad[text][1]}} if text in bad else "re: " + text
+        for concurrency in (1, 16):
+            with self.subTest(concurrency=concurrency):
+                server = self.server(answer=answer)
+                db = self.job(server, retries=0, concurrency=concurrency)
+                self.assertEqual(self.end(db, outage_seconds=1), (40, 34, 6))
+                errors = dict(db.execute("SELECT prompt, error FROM lm_job_rows WHERE state = 'failed'"))
+                self.assertEqual(set(errors), set(bad))
+                for text, (_, _, pattern) in bad.items():
+                    self.assertIn(pattern, errors[text])
+        # The only row there is.
+        server = self.server(answer=refused(500, "cannot do that one"))
+        self.assertEqual(self.end(self.job(server, rows=1, retries=0), outage_seconds=1), (1, 0, 1))
 
 
 if __name__ == "__main__":
