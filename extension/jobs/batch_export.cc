@@ -33,6 +33,11 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
                           JobAnswer{.null_prompt = true, .asked = questions_.question().Of(row)});
       continue;
     }
+    if (std::optional<Generation> kept = questions_.question().Kept(row)) {
+      others.emplace_back(row.number, JobAnswerOf(*std::move(kept), questions_.options().on_error,
+                                                  questions_.question().Of(row)));
+      continue;
+    }
     absl::StatusOr<RequestSpec> spec = questions_.Ask(row);
     if (spec.ok()) {
       page_.push_back({row.number, *std::move(spec)});
@@ -49,7 +54,7 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
     for (const auto& [number, answer] : others) {
       RETURN_IF_ERROR(rows_.Complete(number, answer).status());
     }
-    return absl::OkStatus();
+    return job_.store->broken();
   }));
   return true;
 }

@@ -106,6 +106,8 @@ absl::Status BatchImport::Apply(absl::string_view text, Taken* taken) {
     case JobStore::Outcome::kLost:
       taken->Refuse(at, which + "which another run is at");
       return absl::OkStatus();
+    case JobStore::Outcome::kKept:  // and imported again, once the target is mended
+      return job_.store->broken();
     case JobStore::Outcome::kFailed:
       ++taken->counts.failed;
       break;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
@@ -32,17 +33,18 @@ absl::StatusOr<std::vector<JobRow>> BatchRows::Read(const BatchRange& range, int
   ASSIGN_OR_RETURN(
       Statement * read,
       Prepared(database_, &read_,
-               "SELECT number, prompt, system FROM {db}.lm_job_rows NOT INDEXED WHERE job = ?1 AND "
-               "number BETWEEN ?2 AND ?3 AND (state = 'waiting' OR state = 'failed' AND ?4) "
-               "AND vanished IS NULL ORDER BY number LIMIT ?5"));
+               absl::StrCat("SELECT ", JobStore::kRowColumns,
+                            " FROM {db}.lm_job_rows NOT INDEXED WHERE job = ?1 AND "
+                            "number BETWEEN ?2 AND ?3 AND (state = 'waiting' OR state = 'failed' "
+                            "AND ?4) AND vanished IS NULL ORDER BY number LIMIT ?5")));
   read->Bind(1, store_.job().name).Bind(2, range.first).Bind(3, range.last);
   read->Bind(4, int64_t{range.failed}).Bind(5, most);
   std::vector<JobRow> rows;
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, read->Step());
     if (!row) return rows;
-    rows.push_back(
-        {read->Integer(0), read->CheckedText(1, "prompt"), read->CheckedText(2, "system")});
+    ASSIGN_OR_RETURN(JobRow found, JobStore::RowOf(*read));
+    rows.push_back(std::move(found));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/runtime/request.h"
 
@@ -14,6 +15,10 @@ namespace lm {
 struct JobAsked {
   std::string version = {};  // prompt_version
   std::string model = {};
+
+  friend bool operator==(const JobAsked& a, const JobAsked& b) {
+    return a.version == b.version && a.model == b.model;
+  }
 };
 
 struct JobAnswer {
@@ -22,6 +27,7 @@ struct JobAnswer {
   JobAsked asked = {};
   std::optional<std::string> value = {};  // for lm_job_rows and the target
   bool store = true;                      // the target takes it
+  absl::Status refused = {};              // why it has not; then the answer is kept
 };
 
 // With OnError::kJson a failure is an answer, too, and has lm_try's object as its value.

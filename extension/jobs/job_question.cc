@@ -64,4 +64,9 @@ JobAsked JobQuestion::Of(const JobRow& row) const {
           .model = model_};
 }
 
+std::optional<Generation> JobQuestion::Kept(const JobRow& row) const {
+  if (!row.kept.has_value() || !(row.kept->asked == Of(row))) return std::nullopt;
+  return row.kept->generation;
+}
+
 }  // namespace lm

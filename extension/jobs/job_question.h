@@ -22,6 +22,8 @@ struct JobRow {
   // Errors are the row's: a prompt that is no text.
   absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
   absl::StatusOr<std::optional<std::string>> system = std::nullopt;  // nullopt: the job's
+  // The model's answer that its target has refused. It is the row's where it is to what is asked.
+  std::optional<JobAnswer> kept = {};
 };
 
 // A value type.
@@ -33,6 +35,8 @@ class JobQuestion {
               const ReadInParts* parts = nullptr);
 
   JobAsked Of(const JobRow& row) const;
+  // The kept answer, where it is one to what the row asks now.
+  std::optional<Generation> Kept(const JobRow& row) const;
 
  private:
   std::string options_;  // those that change an answer

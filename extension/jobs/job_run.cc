@@ -249,7 +249,7 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
           if (outcome != JobStore::Outcome::kLost) written.push_back(row->number);
         }
         if (others != Others::kStay) return store_->Release(others == Others::kGoBackUntried);
-        if (failed_ + failed > max_errors_) return absl::OkStatus();
+        if (failed_ + failed > max_errors_ || !store_->broken().ok()) return absl::OkStatus();
         const absl::Time now = absl::Now();
         RETURN_IF_ERROR(store_->Recover(now, options_.lease));
         const auto left = static_cast<int64_t>(rows_.size() - taken.size() + held_.size());
@@ -278,6 +278,13 @@ void JobRun::Submit(std::vector<JobRow> claimed) {
 
 void JobRun::Add(JobRow row, RowTrouble trouble) {
   JobAsked asked = question_->Of(row);
+  if (std::optional<Generation> kept = question_->Kept(row)) {
+    rows_.push_back({row.number, std::move(asked),
+                     PendingAnswer({.options = call_}, RowAnswer{.generation = *std::move(kept)}),
+                     trouble,
+                     /*heard=*/true});
+    return;
+  }
   if (row.system.ok() && !row.system->has_value()) row.system = SystemOfJob();
   PendingAnswer answer({.prompt = std::move(row.prompt),
                         .system = std::move(row.system),
@@ -341,6 +348,14 @@ absl::Status JobRun::StopForErrors() {
   return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why));
 }
 
+absl::Status JobRun::StopForTarget() {
+  const std::string why(store_->broken().message());
+  RETURN_IF_ERROR(Stop(why).status());
+  return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why,
+                                         "; answers that it has not taken are kept, and lm_run() "
+                                         "gives them to it without asking again"));
+}
+
 absl::Status JobRun::StopForTrouble() {
   const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
   if (over.ok()) return over;
@@ -384,6 +399,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
       continue;
     }
     RETURN_IF_ERROR(Commit(std::nullopt, Others::kStay));
+    if (!store_->broken().ok()) return StopForTarget();
     if (failed_ > max_errors_) return StopForErrors();
     if (trouble_.any()) RETURN_IF_ERROR(AskAgain());
     // The end is always reported; until then, not too often.

@@ -131,6 +131,8 @@ class JobRun {
   // Commits what is answered and gives the other rows back: the run is over before the job is, and
   // the job's status says why, as the result's `stopped` does.
   absl::StatusOr<JobProgress> Stop(const std::string& why, Others others = Others::kGoBack);
+  // The error of a run whose target takes no answer any more, after the same.
+  absl::Status StopForTarget();
   // The error of a run that has nobody to answer it, after the same; OK where there is no need, or
   // it was one row's failure.
   absl::Status StopForTrouble();

@@ -203,10 +203,11 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
                    Prepared(&claim_,
                             "UPDATE {db}.lm_job_rows SET state = 'running', worker = ?2, "
                             "lease = ?3, attempts = attempts + 1 WHERE number = ?1"));
-  ASSIGN_OR_RETURN(Statement * row,
-                   Prepared(&select_row_,
-                            "SELECT prompt, system FROM {db}.lm_job_rows WHERE number = ?1 AND "
-                            "job = ?2 AND state = 'waiting' AND vanished IS NULL"));
+  ASSIGN_OR_RETURN(
+      Statement * row,
+      Prepared(&select_row_, absl::StrCat("SELECT ", kRowColumns,
+                                          " FROM {db}.lm_job_rows WHERE number = ?1 AND job = ?2 "
+                                          "AND state = 'waiting' AND vanished IS NULL")));
   for (const size_t all = rows->size() + most; rows->size() < all;) {
     if (ordered_.empty()) RETURN_IF_ERROR(OrderWaiting());
     if (ordered_.empty()) break;
@@ -214,7 +215,8 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     ordered_.pop_back();
     ASSIGN_OR_RETURN(const bool waits, row->Bind(1, number).Bind(2, job_.name).Step());
     if (waits) {
-      rows->push_back({number, row->CheckedText(0, "prompt"), row->CheckedText(1, "system")});
+      ASSIGN_OR_RETURN(JobRow found, RowOf(*row));
+      rows->push_back(std::move(found));
     }
     row->Reset();
     if (!waits) continue;  // another worker has it
@@ -222,6 +224,26 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     RETURN_IF_ERROR(claim->Run());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<JobRow> JobStore::RowOf(const Statement& row) {
+  JobRow found{row.Integer(0), row.CheckedText(1, "prompt"), row.CheckedText(2, "system")};
+  if (row.IsNull(3)) return found;
+  JobAnswer kept;
+  Generation& generation = kept.generation;
+  ASSIGN_OR_RETURN(generation.text, row.Text(3));
+  ASSIGN_OR_RETURN(const std::string finish, row.Text(4));
+  for (FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kContext}) {
+    if (finish == FinishReasonName(reason)) generation.finish = reason;
+  }
+  generation.remembered = true;
+  generation.tokens_in = static_cast<int32_t>(row.Integer(5));
+  generation.tokens_cached = static_cast<int32_t>(row.Integer(6));
+  generation.tokens_out = static_cast<int32_t>(row.Integer(7));
+  ASSIGN_OR_RETURN(kept.asked.version, row.Text(8));
+  ASSIGN_OR_RETURN(kept.asked.model, row.Text(9));
+  found.kept = std::move(kept);
+  return found;
 }
 
 absl::Status JobStore::OrderWaiting() {
@@ -247,7 +269,7 @@ absl::Status JobStore::OrderWaiting() {
   return absl::OkStatus();
 }
 
-absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
+absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer, Outcome outcome) {
   ASSIGN_OR_RETURN(Statement * complete,
                    Prepared(&complete_,
                             "UPDATE {db}.lm_job_rows SET state = ?2, value = ?3, error = ?4, "
@@ -257,10 +279,14 @@ absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
                             "answered = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE number = ?1"));
   const Generation& generation = answer.generation;
   const bool ok = generation.status.ok();
-  complete->Bind(1, number).Bind(2, ok ? "done" : "failed");
+  complete->Bind(1, number);
+  complete->Bind(2, outcome == Outcome::kDone   ? "done"
+                    : outcome == Outcome::kKept ? "waiting"
+                                                : "failed");
   complete->BindNull(3).BindNull(4).BindNull(5).BindNull(9).BindNull(10);
   if (answer.value.has_value()) complete->Bind(3, *answer.value);
   if (!ok) complete->Bind(4, generation.status.message());
+  if (!answer.refused.ok()) complete->Bind(4, answer.refused.message());
   if (!answer.null_prompt) {
     complete->Bind(5, FinishReasonName(ok ? generation.finish : FinishReason::kError));
   }
@@ -297,6 +323,10 @@ absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
 
 absl::Status JobStore::Offer(int64_t number, const JobAnswer& answer, absl::Status* refused) {
   if (!target_.prepared()) return absl::OkStatus();
+  if (!broken_.ok()) {
+    *refused = broken_;
+    return absl::OkStatus();
+  }
   if (const auto known = rolled_back_.find(number); known != rolled_back_.end()) {
     *refused = known->second;
     return absl::OkStatus();
@@ -305,12 +335,15 @@ absl::Status JobStore::Offer(int64_t number, const JobAnswer& answer, absl::Stat
   absl::Status applied = InWordsOf("the job's target:", RunTarget(number, answer));
   answers_taken_ += applied.ok();
   rows_changed_ += sqlite3_total_changes(database_.db()) != before;
-  if (!absl::IsInvalidArgument(applied)) return applied;
+  const bool of_row = absl::IsInvalidArgument(applied);
+  if (!of_row && !absl::IsInternal(applied) && !absl::IsPermissionDenied(applied)) return applied;
   // One that rolled the transaction back has undone more than this row.
   if (sqlite3_get_autocommit(database_.db()) != 0) {
-    rolled_back_.emplace(number, applied);
+    if (of_row) rolled_back_.emplace(number, applied);
     return applied;
   }
+  // What can no more be prepared, or fails so, takes no other row's answer either.
+  if (!of_row || !PrepareGivenChange(database_.db(), *job_.target).ok()) broken_ = applied;
   *refused = std::move(applied);
   return absl::OkStatus();
 }
@@ -324,6 +357,7 @@ absl::Status JobStore::TakeAgain(int64_t number) {
   kept.Reset();
   absl::Status refused;
   RETURN_IF_ERROR(Offer(number, answer, &refused));
+  RETURN_IF_ERROR(broken_);
   if (refused.ok()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       Statement fail,
@@ -340,7 +374,8 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
   ASSIGN_OR_RETURN(const bool owned, mine->Step());
   mine->Reset();
   if (!owned) return Outcome::kLost;
-  absl::Status written = WriteAnswer(number, answer);
+  Outcome outcome = answer.generation.status.ok() ? Outcome::kDone : Outcome::kFailed;
+  absl::Status written = WriteAnswer(number, answer, outcome);
   if (absl::IsInvalidArgument(written)) {
     // Longer than SQLITE_LIMIT_LENGTH lets a row be, or against a constraint that somebody added.
     const int most = sqlite3_limit(database_.db(), SQLITE_LIMIT_LENGTH, -1);
@@ -350,29 +385,30 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
     answer.value.reset();
     answer.store = false;
     answer.generation.status = absl::InvalidArgumentError(Head(why, most / 4));
-    written = WriteAnswer(number, answer);
+    outcome = Outcome::kFailed;
+    written = WriteAnswer(number, answer, outcome);
   }
   RETURN_IF_ERROR(written);
   if (answer.store) {
-    absl::Status refused;
-    RETURN_IF_ERROR(Offer(number, answer, &refused));
-    if (!refused.ok()) {
-      answer.generation.status = std::move(refused);
-      RETURN_IF_ERROR(WriteAnswer(number, answer));
+    RETURN_IF_ERROR(Offer(number, answer, &answer.refused));
+    if (!answer.refused.ok()) {
+      outcome = broken_.ok() ? Outcome::kFailed : Outcome::kKept;
+      RETURN_IF_ERROR(WriteAnswer(number, answer, outcome));
     }
   }
-  return answer.generation.status.ok() ? Outcome::kDone : Outcome::kFailed;
+  return outcome;
 }
 
 absl::StatusOr<std::optional<JobRow>> JobStore::Claimed(int64_t number) {
   ASSIGN_OR_RETURN(Statement * row,
                    Prepared(&select_claimed_,
-                            "SELECT prompt, system FROM {db}.lm_job_rows WHERE number = ?1 AND "
-                            "job = ?2 AND state = 'running' AND worker = ?3"));
+                            absl::StrCat("SELECT ", kRowColumns,
+                                         " FROM {db}.lm_job_rows WHERE number = ?1 AND job = ?2 "
+                                         "AND state = 'running' AND worker = ?3")));
   row->Bind(1, number).Bind(2, job_.name).Bind(3, worker_.name());
   ASSIGN_OR_RETURN(const bool there, row->Step());
   if (!there) return std::nullopt;
-  JobRow found{number, row->CheckedText(0, "prompt"), row->CheckedText(1, "system")};
+  ASSIGN_OR_RETURN(JobRow found, RowOf(*row));
   row->Reset();
   return found;
 }

@@ -13,7 +13,8 @@
 //
 //   waiting -> running -> done        by Claim and Complete
 //                      -> failed      and back to waiting by Retry
-//                      -> waiting     by Release, or by Recover where its worker is gone
+//                      -> waiting     by Release, or by Recover where its worker is gone; with its
+//                                     answer by Complete, where the target takes none at all
 //
 // A store works on the rows that were there when it was made, on each once: what a trigger or
 // another program adds, or lets wait again, is for the next run.
@@ -92,8 +93,12 @@ class JobStore {
   absl::Status Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows);
   // Writes down an answer and lets the target take it; an answer that the table or the target
   // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
-  enum class Outcome { kDone, kFailed, kLost };
+  // kKept: the target is broken(); the row waits, with its answer.
+  enum class Outcome { kDone, kFailed, kLost, kKept };
   absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
+  // Why the target can take no answer at all, as it has said of the last one: a table or column of
+  // it is gone. OK: nobody has said that.
+  const absl::Status& broken() const { return broken_; }
   // How many answers the target has refused by rolling back the whole transaction. Who begins that
   // anew has them as failures, without the target.
   size_t num_rolled_back() const { return rolled_back_.size(); }
@@ -107,7 +112,8 @@ class JobStore {
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
   // clock, or for as long as a `lease` has by this process's.
   absl::Status Recover(absl::Time now, absl::Duration lease);
-  // Lets failed rows wait again, but those that have vanished.
+  // Lets failed rows wait again, but those that have vanished. They keep the answers that the
+  // target has refused.
   absl::Status Retry();
   // Writes down how a run ended: with no row left, where `over`, and else why. With `anew` only
   // where the job had not come to an end before.
@@ -120,6 +126,13 @@ class JobStore {
   absl::StatusOr<JobCounts> Counts();
   // "id 7: ...": a row that failed, the last there is; empty where none has.
   absl::StatusOr<std::string> LastFailure();
+
+  // What a statement selects of lm_job_rows for RowOf().
+  static constexpr char kRowColumns[] =
+      "number, prompt, system, CASE WHEN error IS NOT NULL AND finish IN ('stop', 'length', "
+      "'context') THEN value END, finish, tokens_in, tokens_cached, tokens_out, prompt_version, "
+      "model";
+  static absl::StatusOr<JobRow> RowOf(const Statement& row);
 
  private:
   explicit JobStore(JobDatabase* database) : database_(*database) {}
@@ -134,9 +147,10 @@ class JobStore {
   absl::Status Reasoned(absl::Status status) const;
   absl::Status PrepareTarget();
   absl::Status FollowName();
-  absl::Status WriteAnswer(int64_t number, const JobAnswer& answer);
+  absl::Status WriteAnswer(int64_t number, const JobAnswer& answer, Outcome outcome);
   absl::Status RunTarget(int64_t number, const JobAnswer& answer);
-  // The same, and `*refused` says why the target did not take it, where that is the row's failure.
+  // The same, and `*refused` says why the target did not take it, where that is the row's failure,
+  // or it is broken().
   absl::Status Offer(int64_t number, const JobAnswer& answer, absl::Status* refused);
   // Has the target take the answer of a row that is done.
   absl::Status TakeAgain(int64_t number);
@@ -154,6 +168,7 @@ class JobStore {
   int64_t answers_taken_ = 0;                    // by the target
   int64_t rows_changed_ = 0;                     // by it, and by its triggers
   std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what the target said
+  absl::Status broken_;
 
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on

@@ -92,6 +92,10 @@
 // :value; with "on_error":"error" the first failure ends the run. An answer that the target refuses
 // (a constraint) is a failure of its row. A NULL prompt has the answer NULL.
 //
+// An answer that the target has refused is kept with the row, and no run asks for it again as long
+// as it is one to what the row asks. A target that can take no answer at all (it can no more be
+// prepared) ends the run with an error; the rows whose answers have come wait, and keep them.
+//
 // What all rows would meet is no row's failure: a server that cannot be reached, or fails at every
 // row, a key or an account that is refused. The run ends with an error then, and its rows wait as
 // if it had not claimed them; of an outage only once `outage_seconds` are over (job_trouble.h).
@@ -100,7 +104,8 @@
 //   chunk       rows under way and not committed; 128. Commits come with every half of it, or
 //               every second
 //   max_errors  how many rows may fail before the run ends with an error; no limit unless given
-//   retry       true: rows that failed before are tried again (not those that have vanished)
+//   retry       true: rows that failed before are tried again (not those that have vanished). An
+//               answer that only the target has refused is kept, and given to it again
 //   refresh     true: the query is asked again, and what has changed is done
 //   progress_ms the least time between two rows of the result; 1000
 //   lease_ms    after how long without a sign of life another run's claims are void; 30000

@@ -30,7 +30,7 @@
 --   job      its name
 --   id, prompt, system   what the query gave
 --   state    waiting, running, done, failed
---   value    the answer
+--   value    the answer; also where the target has refused it (`finish` is then not 'error'): lm_run() gives it to the target again
 --   error    why there is none; else NULL
 --   finish, tokens_in, tokens_cached, tokens_out   as in lm_each
 --   attempts   how often a run has claimed it, but for those that ended since the model's server was gone, or would not answer at all

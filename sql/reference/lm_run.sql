@@ -25,7 +25,8 @@
 -- options
 --   chunk        rows under way and not committed (128): what a kill may cost
 --   max_errors   how many rows may fail before the run ends with an error; no limit unless given
---   retry        true: rows that failed before are tried again
+--   retry        true: rows that failed before are tried again; an answer that the model has given, and only the target has refused,
+--                is given to the target again and not asked for (to have another: SET value = NULL, state = 'waiting')
 --   refresh      true: the query is asked again. New rows join; those whose prompt, system prompt, options or model are
 --                others than those of their answer are generated again; those that are gone are marked, and kept
 --   progress_ms  the least time between two rows of the result (1000)
@@ -43,6 +44,9 @@
 -- more (402, 429 with insufficient_quota), the run ends with an error that says so, the rows wait, and the next run goes on with
 -- them. An outage is waited for first: one row is asked again after ever longer pauses (`hint` says it), until `outage_seconds` are
 -- over. A row that fails again while others are answered fails alone.
+--
+-- An answer that the target refuses (a constraint, a trigger) is its row's failure, and kept in lm_job_rows.value. A target that can
+-- take none (a table or column of it was dropped) ends the run with an error; the answers that have come are kept, their rows wait.
 --
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers,
 -- limits and case_sensitive_like; SQLite's own functions and collations, not those that your program has registered. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.

@@ -889,6 +889,70 @@ class JobTroubleTest(RemoteCase):
         server = self.server(answer=refused(500, "cannot do that one"))
         self.assertEqual(self.end(self.job(server, rows=1, retries=0), outage_seconds=1), (1, 0, 1))
 
+    def with_target(self, server, target, options='{"cache":false}', **model):
+        """A job whose answers no memo has; in a file, for others to get at."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "notes.db")
+        db = harness.connect(path)
+        self.addCleanup(db.close)
+        db.execute("PRAGMA journal_mode = wal").fetchall()
+        self.register(db, server.url, **{"concurrency": 2, "retries": 1, **model})
+        db.executescript("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT); CREATE TABLE labels(id PRIMARY KEY, y CHECK (y <> 're: note 3'));")
+        db.executemany("INSERT INTO notes(body) VALUES (?)", [(f"note {i}",) for i in range(1, 41)])
+        db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM notes', ?, ?)", (target, options))
+        return path, db
+
+    def test_an_answer_that_the_target_refused_is_not_bought_again(self):
+        server = self.server()
+        _, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)")
+        self.assertEqual(self.end(db), (40, 39, 1))
+        self.assertEqual(db.execute("SELECT id, value, finish, error LIKE 'the job''s target: CHECK%' FROM lm_job_rows WHERE state = 'failed'").fetchall(),
+                         [(3, "re: note 3", "stop", 1)])
+        # It is still refused, and then no more.
+        self.assertEqual(self.end(db, retry=True), (40, 39, 1))
+        db.executescript("ALTER TABLE labels RENAME TO old; CREATE TABLE labels(id PRIMARY KEY, y); INSERT INTO labels SELECT * FROM old; DROP TABLE old;")
+        self.assertEqual(db.execute("SELECT done, failed, cached FROM lm_run('j', '{\"retry\":true}')").fetchall()[-1], (40, 0, 1))
+        self.assertEqual(harness.value(db, "SELECT y FROM labels WHERE id = 3"), "re: note 3")
+        self.assertEqual(db.execute("SELECT value, finish, error, tokens_in, tokens_out FROM lm_job_rows WHERE id = 3").fetchall(), [("re: note 3", "stop", None, 12, 3)])
+        self.assertEqual(len(server.requests), 40)
+        # One that was is no answer to what the row asks by now, nor to who wants another.
+        db.executescript("UPDATE lm_job_rows SET state = 'failed', error = 'the target''s' WHERE id IN (3, 4, 5); UPDATE lm_job_rows SET prompt = 'note IV' WHERE id = 4; "
+                         "UPDATE lm_job_rows SET value = NULL, state = 'waiting' WHERE id = 5; DELETE FROM labels WHERE id IN (3, 4, 5);")
+        self.assertEqual(self.end(db, retry=True), (40, 40, 0))
+        self.assertEqual(sorted(body["messages"][-1]["content"] for body in server.requests[40:]), ["note 5", "note IV"])
+        self.assertEqual(harness.value(db, "SELECT group_concat(y) FROM (SELECT y FROM labels WHERE id IN (3, 4, 5) ORDER BY id)"), "re: note 3,re: note IV,re: note 5")
+
+    def test_a_target_that_takes_no_answer_at_all(self):
+        for drop, pattern, mend in (
+                ("DROP TABLE labels", "the job's target: no such table: labels", "CREATE TABLE labels(id PRIMARY KEY, y)"),
+                ("ALTER TABLE labels RENAME COLUMN y TO z", "the job's target: table labels has no column named y", "ALTER TABLE labels RENAME COLUMN z TO y"),
+                ("CREATE TRIGGER t AFTER INSERT ON labels BEGIN INSERT INTO log VALUES (1); END", "the job's target: no such table: main.log", "DROP TRIGGER t")):
+            with self.subTest(drop=drop):
+                server = self.server()
+                path, db = self.with_target(server, "INSERT INTO labels(id, y) VALUES (:id, :value)")
+                begun = itertools.count(1)
+
+                def answer(body):
+                    if next(begun) == 21:
+                        other = sqlite3.connect(path, isolation_level=None, timeout=30)
+                        other.execute(drop)
+                        other.close()
+                    return "re: " + body["messages"][-1]["content"].replace("note 3", "note iii")
+                server.answer = answer
+                self.fails(db, "SELECT * FROM lm_run('j', '{\"chunk\":8}')", "job 'j' stopped: " + pattern)
+                self.assertEqual(set(self.states(db)), {"done", "waiting"})
+                kept = harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'waiting' AND value IS NOT NULL")
+                self.assertGreater(kept, 0)
+                self.assertRegex(harness.value(db, "SELECT status FROM lm_jobs"), "^stopped: " + pattern)
+                bought = len(server.requests)
+                self.assertLess(bought, 40)
+                db.execute(mend)
+                self.assertEqual(self.end(db), (40, 40, 0))
+                self.assertEqual(harness.value(db, "SELECT sum(cached) FROM (SELECT max(cached) AS cached FROM lm_run('j'))"), 0)
+                again = len(server.requests) - harness.value(db, "SELECT total FROM lm_jobs")
+                self.assertLessEqual(again, 8 - kept)  # what was under way when it stopped
+
 
 if __name__ == "__main__":
     unittest.main()
