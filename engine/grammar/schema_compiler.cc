@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/grammar.h"
@@ -51,11 +52,12 @@ absl::Status SchemaCompiler::CheckRoot() const {
     if (IsSchemaKeyword(name) || absl::StartsWith(name, "x-")) return absl::OkStatus();
   }
   const auto& [name, value] = root.members().front();
+  // A name that is long, or has characters that nobody sees, is told by its place only.
+  const bool shown = name.size() <= kMostShown && Printable(name) == name;
   return document_.Error(
       value, absl::StrCat("keyword ", UnknownKeyword(name),
-                          " is not known, nor any beside it: of fields write {\"properties\":{\"",
-                          absl::CHexEscape(absl::string_view(name).substr(0, kMostShown)),
-                          "\":{\"type\":\"string\"}}}"));
+                          " is not known, nor any beside it: of fields write {\"properties\":{",
+                          shown ? JsonString(name) : "\"...\"", ":{\"type\":\"string\"}}}"));
 }
 
 absl::StatusOr<Automaton> SchemaCompiler::Compile() {

@@ -42,7 +42,7 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
       {R"({"naem": {"type": "string"}})",
        "keyword \"naem\" is not known, nor any beside it: of fields write "
        "{\"properties\":{\"naem\":{\"type\":\"string\"}}}, at #/naem"},
-      {R"({"a\u007f": 1})", R"(of fields write {"properties":{"a\x7f":{)"},
+      {R"({"a\u007f": 1})", R"(of fields write {"properties":{"...":{)"},
       {R"({"type": "string", "minlength": 1})",
        "\"minlength\" (minLength was meant?) is not known"},
       {R"({"type": "text"})", "type must be null, boolean, integer, number"},
@@ -85,6 +85,9 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
       {"false", "no text fits: # (false) leaves nothing"},
       {R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})",
        "no text fits: #/properties/a never ends, since it always asks for itself again"},
+      // No name is cut, within a character perhaps.
+      {absl::StrCat("{\"", std::string(99, 'x'), "\u00e9\": {}}"),
+       "of fields write {\"properties\":{\"...\":{\"type\":\"string\"}}}, at #/x"},
   };
   for (const auto& [schema, message] : cases) {
     auto grammar = CompileJsonSchema(schema);
