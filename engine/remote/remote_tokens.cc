@@ -1,6 +1,7 @@
 #include "engine/remote/remote_tokens.h"
 
 #include <atomic>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -22,7 +23,10 @@ std::optional<int64_t> CountIn(const std::string& body) {
   const std::optional<Json> json = Json::Parse(body);
   if (!json.has_value()) return std::nullopt;
   const Json* count = json->Find("count");
-  if (count != nullptr && count->is_unsigned()) return count->integer();
+  if (count != nullptr && count->is_unsigned()) {
+    if (count->unsigned_integer() > INT64_MAX) return std::nullopt;
+    return count->integer();
+  }
   const Json* tokens = json->Find("tokens");
   if (tokens == nullptr || !tokens->is_array()) return std::nullopt;
   return static_cast<int64_t>(tokens->size());

@@ -30,6 +30,13 @@ class NoRanks(Handler):
         self.whole(404, {"error": "no such place"})
 
 
+class Boaster(Handler):
+    def good(self, body, **how):
+        if self.path == "/tokenize":
+            return self.whole(200, {"count": 2**64 - 1})
+        return super().good(body, **how)
+
+
 class RemoteTest(RemoteCase):
     def test_what_is_asked_and_what_comes_back(self):
         server = self.server()
@@ -616,6 +623,11 @@ class RemoteTest(RemoteCase):
             tokens = harness.value(local, "SELECT tokens FROM lm_explain('SELECT generate(' || quote(?) || ', ''Sum up.'')')", kept)
             self.assertTrue(90 < tokens <= 150, tokens)
         self.fails(db, "INSERT INTO temp.lm_models(name, path, options) VALUES ('far', ?, '{\"tokenizer\":\"/no/such.gguf\"}')", "tokenizer: .*no/such.gguf", server.url)
+
+    def test_a_count_of_tokens_that_is_none(self):
+        db = self.connect(self.server(handler=Boaster).url)
+        self.fails(db, "SELECT lm_token_count('x')", "tokenize: HTTP 200: ")
+        self.assertEqual(harness.value(db, "SELECT json_group_array(chunk) FROM lm_chunks('some words', 5)"), '["some ","words"]')
 
     def test_texts_whose_server_counts_their_tokens(self):
         # It refuses what is longer than its context.
