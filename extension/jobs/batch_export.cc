@@ -26,8 +26,10 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
   RETURN_IF_ERROR(job_.store->CheckThere());  // or there are no rows of that name any more
   if (rows.empty()) return false;
   range_.first = rows.back().number + 1;
+  if (!range_.submitted) RETURN_IF_ERROR(job_.store->ReadSubmitted());
   std::vector<std::pair<int64_t, JobAnswer>> others;  // what nobody need answer
   for (const JobRow& row : rows) {
+    if (!range_.submitted && job_.store->IsSubmitted(row.number)) continue;
     if (row.prompt.ok() && !row.prompt->has_value()) {
       others.emplace_back(row.number,
                           JobAnswer{.null_prompt = true, .asked = questions_.question().Of(row)});
@@ -76,7 +78,7 @@ BatchExport::BatchExport(const BatchExportOptions& options, FoundJob job, BatchQ
       job_(std::move(job)),
       questions_(std::move(questions)),
       rows_(job_.database.get(), job_.store.get()),
-      lines_(&job_, &rows_, &questions_, {.failed = options.retry}),
+      lines_(&job_, &rows_, &questions_, {.failed = options.retry, .submitted = false}),
       current_{.shard = 1} {}
 
 absl::StatusOr<std::unique_ptr<BatchExport>> BatchExport::Begin(Connection& connection,

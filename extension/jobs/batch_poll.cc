@@ -55,10 +55,12 @@ absl::StatusOr<std::optional<BatchReport>> BatchPoll::Advance() {
   if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
   if (round_.empty()) {
     ASSIGN_OR_RETURN(const bool more, Again());
+    if (!more && asked_) RETURN_IF_ERROR(job_.store->TellSubmitted());
     if (!more) return std::nullopt;
   }
   JobBatch batch = std::move(round_.front());
   round_.pop_front();
+  asked_ = true;
   ASSIGN_OR_RETURN(BatchReport report, Ask(std::move(batch)));
   if (report.batch.state != "ended") waiting_.push_back(report.batch);
   return report;

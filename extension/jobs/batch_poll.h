@@ -66,6 +66,7 @@ class BatchPoll {
   std::deque<JobBatch> round_;    // to be asked after
   std::deque<JobBatch> waiting_;  // that have not ended
   const absl::Time until_;
+  bool asked_ = false;  // after any
 };
 
 }  // namespace lm

@@ -22,6 +22,7 @@ struct BatchRange {
   int64_t first = 1;
   int64_t last = INT64_MAX;
   bool failed = false;
+  bool submitted = true;  // those, too, that are in a batch of a server
 };
 
 // Has the rows that runs which are gone have claimed wait again.

@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<BatchRange>> BatchStore::Uncovered(bool failed) {
   return left;
 }
 
-absl::StatusOr<bool> BatchStore::Add(JobBatch* batch) {
+absl::StatusOr<bool> BatchStore::Add(JobBatch* batch, int64_t most) {
   bool added = false;
   RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {
     ASSIGN_OR_RETURN(Statement others,
@@ -108,6 +108,16 @@ absl::StatusOr<bool> BatchStore::Add(JobBatch* batch) {
     others.Bind(1, job_.store->job().name).Bind(2, batch->range.first).Bind(3, batch->range.last);
     ASSIGN_OR_RETURN(const bool overlaps, others.Step());
     if (overlaps) return absl::OkStatus();
+    ASSIGN_OR_RETURN(
+        Statement last,
+        Make("SELECT max(number) FROM (SELECT number FROM {db}.lm_job_rows NOT INDEXED WHERE "
+             "job = ?1 AND number BETWEEN ?2 AND ?3 AND (state = 'waiting' OR state = 'failed' "
+             "AND ?4) AND vanished IS NULL ORDER BY number LIMIT ?5)"));
+    last.Bind(1, job_.store->job().name).Bind(2, batch->range.first).Bind(3, batch->range.last);
+    RETURN_IF_ERROR(last.Bind(4, int64_t{batch->range.failed}).Bind(5, most).Step().status());
+    if (last.IsNull(0)) return absl::OkStatus();
+    batch->range.last = last.Integer(0);
+    last.Reset();
     ASSIGN_OR_RETURN(Statement add,
                      Make("INSERT INTO {db}.lm_job_batches(job, first, last, failed, model, url, "
                           "key, state, lines, worker, lease, changed) VALUES (?1, ?2, ?3, ?4, ?5, "
@@ -123,6 +133,13 @@ absl::StatusOr<bool> BatchStore::Add(JobBatch* batch) {
     return absl::OkStatus();
   }));
   return added;
+}
+
+absl::Status BatchStore::Remove(const JobBatch& batch) {
+  return job_.database->Transact([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(Statement remove, Make("DELETE FROM {db}.lm_job_batches WHERE key = ?"));
+    return remove.Bind(1, batch.key).Run();
+  });
 }
 
 absl::StatusOr<bool> BatchStore::Take(JobBatch* batch) {
@@ -154,11 +171,12 @@ absl::StatusOr<bool> BatchStore::Take(JobBatch* batch) {
 
 absl::Status BatchStore::Update(const JobBatch& batch) {
   return job_.database->Transact([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(Statement update,
-                     Make("UPDATE {db}.lm_job_batches SET state = ?2, file = ?3, batch = ?4, "
-                          "status = ?5, note = ?6, lines = ?7, worker = ?8, lease = ?9, "
-                          "changed = strftime('%Y-%m-%d %H:%M:%f', 'now') "
-                          "WHERE key = ?1 AND state <> 'ended'"));
+    ASSIGN_OR_RETURN(
+        Statement update,
+        Make("UPDATE {db}.lm_job_batches SET state = ?2, file = ?3, batch = ?4, "
+             "status = ?5, note = ?6, lines = ?7, worker = ?8, lease = ?9, last = ?10, "
+             "changed = strftime('%Y-%m-%d %H:%M:%f', 'now') "
+             "WHERE key = ?1 AND state <> 'ended'"));
     auto bind = [&update](int position, const std::string& text) {
       if (text.empty()) {
         update.BindNull(position);
@@ -166,7 +184,7 @@ absl::Status BatchStore::Update(const JobBatch& batch) {
         update.Bind(position, text);
       }
     };
-    update.Bind(1, batch.key).Bind(2, batch.state).Bind(7, batch.lines);
+    update.Bind(1, batch.key).Bind(2, batch.state).Bind(7, batch.lines).Bind(10, batch.range.last);
     bind(3, batch.file);
     bind(4, batch.batch);
     bind(5, batch.status);

@@ -50,9 +50,12 @@ class BatchStore {
 
   // The rows of the job that no batch has which has not ended, as ranges.
   absl::StatusOr<std::vector<BatchRange>> Uncovered(bool failed);
-  // Writes a new batch down, as this process's: sets its number. False where another one has rows
-  // of its range by now.
-  absl::StatusOr<bool> Add(JobBatch* batch);
+  // Writes a new batch down, as this process's, with up to `most` of the rows of its range that
+  // wait: sets its number, and where the range ends. From then on no run claims them. False where
+  // another batch has rows of its range by now, or there are none.
+  absl::StatusOr<bool> Add(JobBatch* batch, int64_t most);
+  // Forgets one that has no lines.
+  absl::Status Remove(const JobBatch& batch);
   // Makes a batch that is not submitted yet this process's. False where another one is at it.
   absl::StatusOr<bool> Take(JobBatch* batch);
   // Writes down what has changed of it, and that this process is still at it. Nothing where it has

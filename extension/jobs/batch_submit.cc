@@ -11,7 +11,6 @@
 namespace lm {
 namespace {
 
-constexpr ShardLimits kNoLimits = {.lines = INT64_MAX, .bytes = INT64_MAX};
 constexpr int kMostTries = 5;
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
@@ -63,7 +62,8 @@ absl::StatusOr<std::optional<JobBatch>> BatchSubmit::NextOld() {
   return std::nullopt;
 }
 
-absl::Status BatchSubmit::Write(JobBatch* batch, const ShardLimits& limits) {
+absl::Status BatchSubmit::Write(JobBatch* batch) {
+  const ShardLimits& limits = options_.limits;
   ASSIGN_OR_RETURN(std::shared_ptr<ScratchFile> file, ScratchFile::Create());
   BatchLines lines(&job_, &rows_, &questions_, batch->range);
   int64_t last = batch->range.first - 1;
@@ -80,7 +80,7 @@ absl::Status BatchSubmit::Write(JobBatch* batch, const ShardLimits& limits) {
   RETURN_IF_ERROR(file->Flush());
   batch->range.last = last;
   file_ = std::move(file);
-  return absl::OkStatus();
+  return batch->lines == 0 ? absl::OkStatus() : store_.Update(*batch);
 }
 
 absl::StatusOr<std::optional<JobBatch>> BatchSubmit::NextNew() {
@@ -89,14 +89,15 @@ absl::StatusOr<std::optional<JobBatch>> BatchSubmit::NextNew() {
     bool lost = false;
     for (const BatchRange& range : ranges) {
       JobBatch batch{.range = range, .model = server_.target.reference, .url = server_.url};
-      RETURN_IF_ERROR(Write(&batch, options_.limits));
-      if (batch.lines == 0) continue;
       const std::string seed = absl::StrCat(job_.store->worker().name(), "/",
                                             absl::ToUnixNanos(absl::Now()), "/", range.first);
       batch.key = absl::StrCat("sqlite-lm-", DigestOf(seed).Hex());
-      ASSIGN_OR_RETURN(const bool added, store_.Add(&batch));
-      if (added) return batch;
-      lost = true;
+      ASSIGN_OR_RETURN(const bool added, store_.Add(&batch, options_.limits.lines));
+      if (!added) continue;
+      RETURN_IF_ERROR(Write(&batch));
+      if (batch.lines > 0) return batch;
+      RETURN_IF_ERROR(store_.Remove(batch));
+      lost = true;  // what asks nothing: it is done with by now
     }
     if (!lost) return std::nullopt;
   }
@@ -113,7 +114,7 @@ absl::Status BatchSubmit::Upload(JobBatch* batch, bool is_old) {
         }));
     batch->file = found.value_or("");
     // Rows that were answered meanwhile are not asked again.
-    if (batch->file.empty()) RETURN_IF_ERROR(Write(batch, kNoLimits));
+    if (batch->file.empty()) RETURN_IF_ERROR(Write(batch));
     if (batch->file.empty() && batch->lines == 0) {
       batch->state = "ended";
       return store_.Update(*batch);
@@ -174,7 +175,10 @@ absl::StatusOr<std::optional<JobBatch>> BatchSubmit::Advance() {
   if (!is_old) {
     ASSIGN_OR_RETURN(batch, NextNew());
   }
-  if (!batch.has_value()) return std::nullopt;
+  if (!batch.has_value()) {
+    RETURN_IF_ERROR(job_.store->TellSubmitted());
+    return std::nullopt;
+  }
   RETURN_IF_ERROR(Upload(&*batch, is_old));
   if (batch->state == "submitting") RETURN_IF_ERROR(Create(&*batch, is_old));
   return batch;

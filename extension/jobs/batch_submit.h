@@ -56,8 +56,9 @@ class BatchSubmit {
   absl::StatusOr<std::optional<JobBatch>> NextOld();
   // A new one, whose lines are in file_.
   absl::StatusOr<std::optional<JobBatch>> NextNew();
-  // Writes the lines of the batch's range to file_, and sets their number and where the range ends.
-  absl::Status Write(JobBatch* batch, const ShardLimits& limits);
+  // Writes the lines of the batch's range to file_, and notes their number and where the range
+  // ends.
+  absl::Status Write(JobBatch* batch);
   // What is to be done with it yet, step by step.
   absl::Status Upload(JobBatch* batch, bool is_old);
   absl::Status Create(JobBatch* batch, bool is_old);

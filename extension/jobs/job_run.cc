@@ -414,6 +414,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
       RETURN_IF_ERROR(
           database_->Transact([&] { return store_->End(/*over=*/true, "done", anew); }));
     }
+    if (over_ && counts.submitted > 0) RETURN_IF_ERROR(store_->TellSubmitted());
     if (over_ && progress.counts.unknown > 0) {
       return absl::FailedPreconditionError(
           absl::StrCat("job '", store_->job().name, "': ", progress.counts.unknown,

@@ -193,6 +193,7 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     RETURN_IF_ERROR(last.Bind(1, job_.name).Step().status());
     last_ = last.Integer(0);
   }
+  RETURN_IF_ERROR(ReadSubmitted());
   const int64_t until = absl::ToUnixMillis(lease);
   ASSIGN_OR_RETURN(Statement * renew,
                    Prepared(&renew_,
@@ -213,6 +214,7 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     if (ordered_.empty()) break;
     const int64_t number = ordered_.back();
     ordered_.pop_back();
+    if (IsSubmitted(number)) continue;
     ASSIGN_OR_RETURN(const bool waits, row->Bind(1, number).Bind(2, job_.name).Step());
     if (waits) {
       ASSIGN_OR_RETURN(JobRow found, RowOf(*row));
@@ -250,13 +252,20 @@ absl::Status JobStore::OrderWaiting() {
   ASSIGN_OR_RETURN(Statement * waiting,
                    Prepared(&select_waiting_,
                             "SELECT number, prompt, system FROM {db}.lm_job_rows WHERE job = ?1 "
-                            "AND state = 'waiting' AND number <= ?2 AND vanished IS NULL "
-                            "ORDER BY number"));
-  waiting->Bind(1, job_.name).Bind(2, *last_);
+                            "AND state = 'waiting' AND number BETWEEN ?2 AND ?3 "
+                            "AND vanished IS NULL ORDER BY number"));
+  std::vector<Range> free = Free();
+  std::reverse(free.begin(), free.end());
+  bool within = false;  // a range
   std::vector<std::pair<std::string, int64_t>> places;
   for (size_t bytes = 0; places.size() < kMostOrdered && bytes < kMostOrderedBytes;) {
-    ASSIGN_OR_RETURN(const bool row, waiting->Step());
-    if (!row) break;
+    if (!within) {
+      if (free.empty()) break;
+      waiting->Bind(1, job_.name).Bind(2, free.back().first).Bind(3, free.back().last);
+      free.pop_back();
+    }
+    ASSIGN_OR_RETURN(within, waiting->Step());
+    if (!within) continue;
     if (answered_.contains(waiting->Integer(0))) continue;
     places.emplace_back(PlaceOf({.prompt = waiting->CheckedText(1, "prompt"),
                                  .system = waiting->CheckedText(2, "system")}),
@@ -454,10 +463,85 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
 }
 
 absl::Status JobStore::Retry() {
-  ASSIGN_OR_RETURN(Statement retry, Make("UPDATE {db}.lm_job_rows SET state = 'waiting' "
-                                         "WHERE job = ? AND state = 'failed' "
-                                         "AND vanished IS NULL"));
+  RETURN_IF_ERROR(ReadSubmitted());
+  const char* const in_batch =
+      submitted_.empty() ? "0"
+                         : "EXISTS (SELECT 1 FROM {db}.lm_job_batches AS b WHERE b.job = ?1 AND "
+                           "b.state <> 'ended' AND r.number BETWEEN b.first AND b.last)";
+  ASSIGN_OR_RETURN(
+      Statement retry,
+      Make(absl::StrCat("UPDATE {db}.lm_job_rows AS r SET state = 'waiting' WHERE r.job = ?1 AND "
+                        "r.state = 'failed' AND r.vanished IS NULL AND NOT ",
+                        in_batch)));
   return retry.Bind(1, job_.name).Run();
+}
+
+absl::Status JobStore::ReadSubmitted() {
+  submitted_.clear();
+  ASSIGN_OR_RETURN(Statement exists,
+                   Make("SELECT 1 FROM {db}.sqlite_master WHERE name = 'lm_job_batches'"));
+  ASSIGN_OR_RETURN(const bool has_table, exists.Step());
+  if (!has_table) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement batches, Make("SELECT first, last FROM {db}.lm_job_batches WHERE "
+                                           "job = ? AND state <> 'ended' ORDER BY first"));
+  batches.Bind(1, job_.name);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, batches.Step());
+    if (!row) return absl::OkStatus();
+    submitted_.push_back({batches.Integer(0), batches.Integer(1)});
+  }
+}
+
+bool JobStore::IsSubmitted(int64_t number) const {
+  return std::any_of(submitted_.begin(), submitted_.end(), [number](const Range& range) {
+    return range.first <= number && number <= range.last;
+  });
+}
+
+std::vector<JobStore::Range> JobStore::Free() const {
+  std::vector<Range> free;
+  int64_t first = 0;
+  for (const Range& range : submitted_) {
+    if (range.first > first) free.push_back({first, std::min(range.first - 1, *last_)});
+    first = std::max(first, range.last + 1);
+  }
+  if (first <= *last_) free.push_back({first, *last_});
+  return free;
+}
+
+absl::StatusOr<int64_t> JobStore::CountSubmitted() {
+  RETURN_IF_ERROR(ReadSubmitted());
+  if (submitted_.empty()) return 0;
+  ASSIGN_OR_RETURN(
+      Statement count,
+      Make("SELECT (SELECT count(*) FROM {db}.lm_job_rows WHERE job = ?1 AND state = 'waiting' AND "
+           "number BETWEEN ?2 AND ?3) - (SELECT count(*) FROM {db}.lm_job_rows WHERE job = ?1 AND "
+           "state = 'waiting' AND number BETWEEN ?2 AND ?3 AND vanished IS NOT NULL)"));
+  int64_t submitted = 0, first = 0;
+  for (const Range& range : submitted_) {  // ranges that somebody wrote may overlap
+    first = std::max(first, range.first);
+    count.Bind(1, job_.name).Bind(2, first).Bind(3, range.last);
+    RETURN_IF_ERROR(count.Step().status());
+    submitted += count.Integer(0);
+    count.Reset();
+    first = std::max(first, range.last + 1);
+  }
+  return submitted;
+}
+
+absl::Status JobStore::TellSubmitted() {
+  return database_.Transact([this]() -> absl::Status {
+    ASSIGN_OR_RETURN(const JobCounts counts, Counts());
+    const int64_t left = counts.waiting;
+    if (counts.submitted == 0 && left == 0) return absl::OkStatus();
+    return End(/*over=*/false,
+               counts.submitted == 0
+                   ? absl::StrCat("stopped: no batch is under way; ", left, " of ", counts.total(),
+                                  " rows are left for lm_run() or another batch")
+                   : absl::StrCat("submitted: ", counts.submitted, " of ", counts.total(),
+                                  " rows are in batches of a server (lm_batch_poll); ", left,
+                                  " others wait"));
+  });
 }
 
 // Each half by its index alone: the rows may be long.
@@ -473,7 +557,7 @@ absl::StatusOr<JobCounts> JobStore::Counts() {
   JobCounts result;
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, counts->Step());
-    if (!row) return result;
+    if (!row) break;
     ASSIGN_OR_RETURN(std::string state, counts->Text(0));
     const int64_t count = counts->Integer(1);
     result.vanished += counts->Integer(3);
@@ -491,6 +575,9 @@ absl::StatusOr<JobCounts> JobStore::Counts() {
       result.stranger = std::move(state);
     }
   }
+  ASSIGN_OR_RETURN(result.submitted, CountSubmitted());
+  result.waiting -= result.submitted;
+  return result;
 }
 
 absl::StatusOr<std::string> JobStore::LastFailure() {

@@ -45,6 +45,7 @@ namespace lm {
 
 struct JobCounts {
   int64_t waiting = 0;
+  int64_t submitted = 0;  // that wait, and are in a batch of a server (BatchStore)
   int64_t running = 0;
   int64_t done = 0;
   int64_t failed = 0;
@@ -55,7 +56,7 @@ struct JobCounts {
   // Rows that the query gives no more are in none of these.
   int64_t vanished = 0;
 
-  int64_t total() const { return waiting + running + done + failed + unknown; }
+  int64_t total() const { return waiting + submitted + running + done + failed + unknown; }
 };
 
 // One worker's view of one job. Methods are to be called inside JobDatabase::Transact, unless they
@@ -112,8 +113,16 @@ class JobStore {
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
   // clock, or for as long as a `lease` has by this process's.
   absl::Status Recover(absl::Time now, absl::Duration lease);
-  // Lets failed rows wait again, but those that have vanished. They keep the answers that the
-  // target has refused.
+  // Finds out which rows are in a batch of a server that has not ended; Claim and Counts do, too.
+  // They wait, and are nobody's to claim: until a batch has ended, its server may answer all that
+  // is between its first row and its last.
+  absl::Status ReadSubmitted();
+  bool IsSubmitted(int64_t number) const;
+  // Writes down, as the job's status, how many there are, or that rows wait and are in no batch.
+  // Begins a transaction.
+  absl::Status TellSubmitted();
+  // Lets failed rows wait again, but those that have vanished or are in a batch. They keep the
+  // answers that the target has refused.
   absl::Status Retry();
   // Writes down how a run ended: with no row left, where `over`, and else why. With `anew` only
   // where the job had not come to an end before.
@@ -142,6 +151,12 @@ class JobStore {
 
   absl::Status Load(absl::string_view name);
   absl::Status OrderWaiting();
+  struct Range {
+    int64_t first, last;
+  };
+  // The numbers up to last_ that are in no batch.
+  std::vector<Range> Free() const;
+  absl::StatusOr<int64_t> CountSubmitted();
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.
   absl::Status Reasoned(absl::Status status) const;
@@ -170,6 +185,7 @@ class JobStore {
   std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what the target said
   absl::Status broken_;
 
+  std::vector<Range> submitted_;          // in the order of their beginnings
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on
   std::unordered_set<int64_t> answered_;  // of those, the ones it is done with

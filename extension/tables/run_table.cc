@@ -1,6 +1,6 @@
 // lm_run(job [, options]): runs a job that is stored in the database, or goes on with it
 //   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint,
-//      joined, changed, vanished, stopped
+//      joined, changed, vanished, stopped, submitted
 //
 //   INSERT INTO lm_jobs(name, query, system, target) VALUES ('label',
 //     'SELECT id, body FROM reviews WHERE label IS NULL',
@@ -121,6 +121,10 @@
 //   database    which of the databases (main, or an attached one) has the job; unless given, the
 //               first one that does
 //
+// Rows that lm_batch_submit() has handed to a server are no run's to claim until their batch has
+// ended: `submitted` counts them, and a run that finds nothing else ends, and lm_jobs.status says
+// so.
+//
 // total, done and failed count the job's rows; cached are those of this run that needed no
 // generation. The rates are this run's: rows of the job (others' too), tokens generated. `hint` is
 // what lm_stats.hint says of the model, with the first row already: that it was made for something
@@ -193,6 +197,7 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
     kChanged,
     kVanished,
     kStopped,
+    kSubmitted,
     kNumColumns
   };
 
@@ -266,6 +271,9 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
       case kStopped:
         if (!row().stopped.empty()) ResultText(context, row().stopped);
         break;
+      case kSubmitted:
+        sqlite3_result_int64(context, row().counts.submitted);
+        break;
     }
     return absl::OkStatus();
   }
@@ -276,7 +284,7 @@ constexpr TableFunctionSpec kRunSpec = {
     .columns =
         "total INTEGER, done INTEGER, failed INTEGER, cached INTEGER, "
         "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL, hint TEXT, "
-        "joined INTEGER, changed INTEGER, vanished INTEGER, stopped TEXT",
+        "joined INTEGER, changed INTEGER, vanished INTEGER, stopped TEXT, submitted INTEGER",
     .num_columns = RunCursor::kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_run(job)",

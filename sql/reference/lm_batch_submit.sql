@@ -3,7 +3,8 @@
 -- Hands the rows of a job that wait to the Batch API of a model on the network (half the price, within a day): files
 -- of 50,000 lines go up, and become batches. Everything is in the table lm_job_batches, which the first call makes: a
 -- process may be killed at any moment, and the next call, of whichever process, goes on; a row is in one batch.
--- lm_batch_poll() gets the answers.
+-- lm_batch_poll() gets the answers. Until a batch has ended, lm_run() claims none of its rows, tells how many there are (`submitted`),
+-- and retries none that failed among them; those that a cancelled or an expired one has not answered wait then.
 --
 -- columns, a row for each batch
 --   batch     the server's number of it

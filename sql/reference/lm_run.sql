@@ -1,5 +1,5 @@
 -- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint, joined,
---                        changed, vanished, stopped
+--                        changed, vanished, stopped, submitted
 --
 -- Runs a job of lm_jobs, or goes on with it: a row of progress a second, and one at the end. What is answered is
 -- committed together with the row's state and what the job's target does with it, again and again, and while the model
@@ -19,6 +19,7 @@
 --   seconds            since the run began
 --   joined, changed, vanished   what its refresh has found: rows that are new, that ask something else, that are gone
 --   stopped            which budget ended it; else NULL
+--   submitted          rows that lm_batch_submit() has handed to a server, and whose batch has not ended: no run claims them
 --   hint               from the first row on, as lm_stats does, where the model was made for something else than it is asked; and where the
 --                      target has changed no row at all by this run's answers: it may look for other ids than the query has
 --

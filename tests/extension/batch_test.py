@@ -279,6 +279,55 @@ class BatchTest(unittest.TestCase):
         db.execute("DELETE FROM lm_jobs")
         self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_batches"), 0)
 
+    def test_what_a_server_has_no_run_asks_for(self):
+        server = self.server()
+        _, db = self.make(30, options={"cache": False})
+        self.register(db, server, "default", model="tiny", dialect="openai", retries=0)
+        counts = "SELECT total, done, failed, submitted, eta_seconds FROM lm_run('label', ?)"
+        server.hold = True
+        db.execute("UPDATE lm_jobs SET query = query || ' WHERE id <= 20'")
+        self.assertEqual(db.execute("SELECT lines FROM lm_batch_submit('label', 'default', '{\"lines\":10}')").fetchall(), [(10,), (10,)])
+        self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "submitted: 20 of 20 rows are in batches of a server (lm_batch_poll); 0 others wait")
+        self.assertEqual(db.execute(counts, (None,)).fetchall(), [(20, 0, 0, 20, 0.0)])
+        # Not those either that have failed, nor do they go out in files.
+        self.assertEqual(db.execute(counts, ('{"refresh":true}',)).fetchall()[-1], (20, 0, 0, 20, 0.0))
+        self.assertEqual(self.lines(db, model="tiny"), [])
+        db.execute("UPDATE lm_job_rows SET state = 'failed' WHERE id = 3")
+        self.assertEqual(db.execute(counts, ('{"retry":true}',)).fetchall()[-1], (20, 0, 1, 19, 0.0))
+        self.assertEqual(server.requests, [])
+        # One is answered, of one the server gives up half.
+        server.batches["batch_2"].update(status="expired")
+        server.hold = False
+        self.assertEqual(db.execute("SELECT batch, status, done FROM lm_batch_poll('label')").fetchall(), [("batch_1", "completed", 10), ("batch_2", "expired", 0)])
+        self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "stopped: no batch is under way; 10 of 20 rows are left for lm_run() or another batch")
+        self.assertEqual(db.execute(counts, (None,)).fetchall()[-1], (20, 20, 0, 0, 0.0))
+        self.assertEqual(len(server.requests), 10)
+        self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 20)
+
+    def test_a_run_and_a_batch_at_a_time(self):
+        """Each row is asked once: the batch has those that the run has not claimed."""
+        server = self.server(delay=0.02)
+        path, db = self.make(200, options={"cache": False})
+        self.register(db, server, "default", model="tiny", dialect="openai", concurrency=2)
+        other = harness.connect(path)
+        self.addCleanup(other.close)
+        self.register(other, server, "default", model="tiny", dialect="openai")
+        run = threading.Thread(target=lambda: db.execute("SELECT * FROM lm_run('label', '{\"chunk\":4}')").fetchall())
+        run.start()
+        while len(server.requests) < 20:
+            time.sleep(0.005)
+        self.assertEqual(len(other.execute("SELECT * FROM lm_batch_submit('label', 'default')").fetchall()), 1)
+        run.join(60)
+        self.assertFalse(run.is_alive())
+        asked = [body["messages"][-1]["content"] for body in server.requests]
+        lines = [json.loads(line)["body"]["messages"][-1]["content"] for batch in server.batches.values()
+                 for line in server.files[batch["input_file_id"]]["data"].decode().splitlines()]
+        self.assertGreater(len(lines), 20)
+        self.assertEqual((len(asked) + len(lines), len(set(asked + lines))), (200, 200))
+        other.execute("SELECT * FROM lm_batch_poll('label')").fetchall()
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 200)
+
     def test_a_server_says_when_to_come_back(self):
         server = self.server()
         _, db = self.make(5)
