@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {

@@ -14,10 +14,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/base/json.h"
 
 namespace lm {
 
+class Json;
 class Tokenizer;
 
 // In the place of the usual marks, as a model's options name them: the begin and the end, or no

@@ -15,7 +15,7 @@
 namespace lm {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 double Milliseconds(double seconds) { return 1e3 * seconds; }
 
@@ -114,7 +114,7 @@ class PrefixRows {
 absl::StatusOr<nlohmann::ordered_json> SweepSpeculation(TimedEngine* engine, int reps) {
   constexpr int kContext = 128, kSteps = 128;
   const SamplingOptions asked = engine->sampling();
-  Json table = Json::array();
+  OrderedJson table = OrderedJson::array();
   for (const char* answers : {"seen", "greedy", "drawn"}) {
     const bool seen = answers == absl::string_view("seen");
     engine->set_sampling({.temperature = answers == absl::string_view("drawn") ? 2.0 : 0.0});
@@ -156,9 +156,9 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-absl::StatusOr<Json> SweepLengths(TimedEngine* engine, int longest) {
+absl::StatusOr<OrderedJson> SweepLengths(TimedEngine* engine, int longest) {
   constexpr int kSteps = 16;
-  Json table = Json::array();
+  OrderedJson table = OrderedJson::array();
   for (int tokens = 128; tokens <= longest; tokens *= 2) {
     // The last length leaves room for the tokens that are decoded behind it.
     const int length = std::min(tokens, engine->engine().max_sequence_tokens() - kSteps - 1);
@@ -176,8 +176,8 @@ absl::StatusOr<Json> SweepLengths(TimedEngine* engine, int longest) {
   return table;
 }
 
-absl::StatusOr<Json> SweepRows(TimedEngine* engine, int reps) {
-  Json table = Json::array();
+absl::StatusOr<OrderedJson> SweepRows(TimedEngine* engine, int reps) {
+  OrderedJson table = OrderedJson::array();
   for (int rows : {1, 2, 4, 8, 16, 32, 64}) {
     ASSIGN_OR_RETURN(Burst burst, engine->Rows(rows, reps));
     table.push_back({{"rows", rows},
@@ -189,8 +189,9 @@ absl::StatusOr<Json> SweepRows(TimedEngine* engine, int reps) {
   return table;
 }
 
-absl::StatusOr<Json> MeasureSharedPrefix(const std::string& path, const ModelOptions& options,
-                                         int prefix, int rows, int reps) {
+absl::StatusOr<OrderedJson> MeasureSharedPrefix(const std::string& path,
+                                                const ModelOptions& options, int prefix, int rows,
+                                                int reps) {
   constexpr int kSteps = 8;
   const int32_t prefix_blocks = BlocksFor(prefix), own_blocks = BlocksFor(kSteps) + 1;
   if (prefix % kKvBlockTokens != 0) {
@@ -227,16 +228,16 @@ absl::StatusOr<Json> MeasureSharedPrefix(const std::string& path, const ModelOpt
 
   const double block_mib =
       static_cast<double>(language_model.cache().classes[0].block_bytes) / 1048576.0;
-  return Json{{"prefix", prefix},
-              {"rows", rows},
-              {"shared_step_ms", Milliseconds(shared_step)},
-              {"copies_step_ms", Milliseconds(copies_step)},
-              {"shared_kv_mib", block_mib * shared_used},
-              {"copies_kv_mib", block_mib * copies_used},
-              {"same_bits", layout.logits() == shared_logits}};
+  return OrderedJson{{"prefix", prefix},
+                     {"rows", rows},
+                     {"shared_step_ms", Milliseconds(shared_step)},
+                     {"copies_step_ms", Milliseconds(copies_step)},
+                     {"shared_kv_mib", block_mib * shared_used},
+                     {"copies_kv_mib", block_mib * copies_used},
+                     {"same_bits", layout.logits() == shared_logits}};
 }
 
-absl::StatusOr<Json> MeasureKv(TimedEngine* engine, const ModelWork& work) {
+absl::StatusOr<OrderedJson> MeasureKv(TimedEngine* engine, const ModelWork& work) {
   constexpr int kPrompts = 48, kLongest = 600, kOut = 8;
   auto blocks_used = [engine] {
     const EngineStats stats = engine->engine().Stats();
@@ -260,7 +261,7 @@ absl::StatusOr<Json> MeasureKv(TimedEngine* engine, const ModelWork& work) {
   }
   const auto slots = static_cast<double>(blocks * kKvBlockTokens);
   const auto count = static_cast<double>(tokens);
-  return Json{
+  return OrderedJson{
       {"prompts", kPrompts},
       {"tokens", tokens},
       {"predicted_bytes_a_token", work.kv_bytes},

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/json.h"
 #include "engine/text/thinking_filter.h"
 #include "test_vocabulary.h"
 
