@@ -96,7 +96,8 @@ absl::StatusOr<Generation> ChatReader::Read() {
 bool ChatReader::LacksAnswer(FinishReason finish) const {
   if (spec_.options.thinking != Thinking::kDrop || spec_.wants_first_choices) return false;
   if (!text_.empty() || stops_.matched()) return false;
-  if (!answer_.reasoning.empty() && answer_.text.empty()) return true;
+  const bool is_cut = finish != FinishReason::kStop;
+  if (is_cut && !answer_.reasoning.empty() && answer_.text.empty()) return true;
   return finish == FinishReason::kStop ? filter_.is_inside() : filter_.awaits_answer();
 }
 

@@ -365,7 +365,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
     absl::Status busy = absl::ResourceExhaustedError(
         absl::StrCat(pool_.url(call->endpoint), " has refused it ", call->job.refusals,
                      " times, at last with ", outcome.code, ": ", ErrorText(call->raw())));
-    Conclude(*call, {.status = WithTrouble(std::move(busy), Trouble::kOutage)});
+    Conclude(*call, {.status = WithTrouble(std::move(busy), Trouble::kServer)});
     return;
   }
   SendAgain(std::move(call->job), now + pause);

@@ -1,5 +1,6 @@
 #include "engine/runtime/answer_text.h"
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace lm {
@@ -12,16 +13,25 @@ absl::string_view MarkOf(const ThinkingMarks& marks, const Tokenizer& tokenizer,
   return marks.IsMark(name) ? name : "";
 }
 
+constexpr char kNoAnswer[] = "sqlite-lm/no-answer";
+
+absl::Status Marked(const std::string& message) {
+  absl::Status status = absl::OutOfRangeError(message);
+  status.SetPayload(kNoAnswer, absl::Cord());
+  return status;
+}
+
 }  // namespace
+
+bool IsNoAnswer(const absl::Status& status) { return status.GetPayload(kNoAnswer).has_value(); }
 
 absl::Status NoAnswerError(FinishReason finish, int64_t tokens, const GenerationOptions& options) {
   constexpr absl::string_view kKeep = R"({"thinking":"keep"} gives what there is)";
   if (finish == FinishReason::kStop) {
-    return absl::OutOfRangeError(
-        absl::StrCat("the model ended its answer within its reasoning: all ", tokens,
-                     " tokens are that; ", kKeep));
+    return Marked(absl::StrCat("the model ended its answer within its reasoning: all ", tokens,
+                               " tokens are that; ", kKeep));
   }
-  return absl::OutOfRangeError(absl::StrCat(
+  return Marked(absl::StrCat(
       finish == FinishReason::kContext ? std::string("the context's end")
                                        : absl::StrCat("max_tokens = ", options.max_tokens),
       " cut the answer off within its reasoning: all ", tokens, " tokens went into that; ",

@@ -19,6 +19,8 @@ namespace lm {
 
 // The error of an answer whose `tokens` tokens are reasoning, which it was to be without.
 absl::Status NoAnswerError(FinishReason finish, int64_t tokens, const GenerationOptions& options);
+// Whether a status is that. Of several samples the others are answers all the same.
+bool IsNoAnswer(const absl::Status& status);
 
 class AnswerText {
  public:

@@ -15,7 +15,7 @@ enum class Trouble {
   kNone,     // nobody says that it is anything but what was asked
   kServer,   // the server failed: at this request, or at all of them now
   kRefusal,  // it refuses this one, or all of them, and goes on doing so
-  kOutage,   // no server was reached, or they have had no room for a long time
+  kOutage,   // no server was reached
   kAccount,  // the key or the money: all are refused, until somebody does something about it
 };
 

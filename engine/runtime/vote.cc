@@ -17,6 +17,7 @@
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
+#include "engine/runtime/answer_text.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/text/same_words.h"
 
@@ -27,6 +28,9 @@ constexpr double kShareRounding = 1e-3;  // of the sum of all shares
 // Of what a tie is between.
 constexpr size_t kMostNamed = 3;
 constexpr size_t kMostShown = 60;  // bytes
+
+// Not one that was nothing but reasoning.
+bool Says(const Generation& answer) { return answer.status.ok(); }
 
 RequestSpec BallotOf(const RequestSpec& spec, int32_t number) {
   RequestSpec ballot = spec;
@@ -128,10 +132,11 @@ class Vote : public std::enable_shared_from_this<Vote> {
       if (over_) return;
       answers_[number] = answer;
       const bool last = ++answered_ == answers_.size();
-      if (answer.status.ok() && !last) return;
+      const bool fails = !answer.status.ok() && !IsNoAnswer(answer.status);
+      if (!fails && !last) return;
       const std::vector<Generation> answers = std::move(answers_);
       lock.Release();
-      if (!answer.status.ok()) {
+      if (fails || std::none_of(answers.begin(), answers.end(), Says)) {
         result.status = answer.status;
       } else {
         const bool votes = request_->spec().options.vote > 0;
@@ -252,7 +257,10 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
     const Generation* first = nullptr;  // drawn
   };
   std::map<std::string, Votes> said;
+  int64_t num_votes = 0;
   for (const Generation& ballot : ballots) {
+    if (!Says(ballot)) continue;
+    ++num_votes;
     Votes& votes = said[WhatIsSaid(spec.options.constraint.kind, ballot.text)];
     ++votes.count;
     if (votes.first == nullptr) votes.first = &ballot;
@@ -261,7 +269,7 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
   for (const auto& [text, votes] : said) most = std::max(most, votes.count);
   std::vector<const Generation*> first;
   for (const auto& [text, votes] : said) {
-    const double share = static_cast<double>(votes.count) / static_cast<double>(ballots.size());
+    const double share = static_cast<double>(votes.count) / static_cast<double>(num_votes);
     sum.first_choices.push_back({votes.first->text, static_cast<float>(std::log(share))});
     if (!spec.wants_first_choices && votes.count == most) first.push_back(votes.first);
   }
@@ -273,7 +281,7 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
     });
     sum.status = absl::FailedPreconditionError(
         absl::StrCat("a tie: ", names, others > 0 ? absl::StrCat(" and ", others, " others") : "",
-                     " have ", most, " of ", ballots.size(), " votes each"));
+                     " have ", most, " of ", num_votes, " votes each"));
   } else if (first.size() == 1) {
     sum.text = first.front()->text;
     sum.finish = first.front()->finish;
@@ -287,12 +295,12 @@ Generation PickSamples(const RequestSpec& spec, absl::Span<const Generation> sam
   for (const Generation& sample : samples) best.push_back(&sample);
   if (spec.options.best_of > 0) {
     std::stable_sort(best.begin(), best.end(), [](const Generation* a, const Generation* b) {
-      return a->mean_logprob > b->mean_logprob;
+      return std::pair(Says(*a), a->mean_logprob) > std::pair(Says(*b), b->mean_logprob);
     });
   }
   best.resize(std::max(spec.options.n, 1));
   for (const Generation* sample : best) {
-    if (sample->finish != FinishReason::kStop) picked.finish = sample->finish;
+    if (Says(*sample) && sample->finish != FinishReason::kStop) picked.finish = sample->finish;
   }
   if (spec.options.n == 0) {
     picked.text = best[0]->text;
@@ -300,13 +308,17 @@ Generation PickSamples(const RequestSpec& spec, absl::Span<const Generation> sam
     return picked;
   }
   const bool values = IsJson(spec.options.constraint.kind);
-  picked.text =
-      absl::StrCat("[",
-                   absl::StrJoin(best, ",",
-                                 [values](std::string* out, const Generation* one) {
-                                   absl::StrAppend(out, values ? one->text : JsonString(one->text));
-                                 }),
-                   "]");
+  picked.text = absl::StrCat("[",
+                             absl::StrJoin(best, ",",
+                                           [values](std::string* out, const Generation* one) {
+                                             if (!Says(*one)) {
+                                               absl::StrAppend(out, "null");
+                                             } else {
+                                               absl::StrAppend(
+                                                   out, values ? one->text : JsonString(one->text));
+                                             }
+                                           }),
+                             "]");
   return picked;
 }
 
@@ -333,11 +345,18 @@ bool CanBeSamples(const RequestSpec& spec, const RememberedAnswer& answer,
   absl::StatusOr<std::shared_ptr<const Grammar>> grammar = std::shared_ptr<const Grammar>();
   if (constraint.kind != AnswerConstraint::Kind::kNone) grammar = CompileNotation(constraint);
   if (!grammar.ok()) return false;
-  return std::all_of(array->array().begin(), array->array().end(), [&](const Json& one) {
-    if (!values && !one.is_string()) return false;
-    return *grammar == nullptr ||
-           (*grammar)->Matches(values ? one.Dump() : one.string()).value_or(false);
-  });
+  const bool may_lack =
+      constraint.kind == AnswerConstraint::Kind::kNone && spec.options.thinking == Thinking::kDrop;
+  bool says = false;
+  const bool are_samples =
+      std::all_of(array->array().begin(), array->array().end(), [&](const Json& one) {
+        if (may_lack && one.is_null()) return true;
+        says = true;
+        if (!values && !one.is_string()) return false;
+        return *grammar == nullptr ||
+               (*grammar)->Matches(values ? one.Dump() : one.string()).value_or(false);
+      });
+  return are_samples && says;
 }
 
 }  // namespace

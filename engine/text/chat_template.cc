@@ -164,7 +164,14 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> 
     });
     if (!name.empty() && !absl::IsCancelled(shape->status())) shapes_->Remember(name, *shape);
   }
-  RETURN_IF_ERROR(shape->status());
+  if (!shape->ok()) {
+    // Which words a template writes may depend on what they are.
+    if (absl::IsCancelled(shape->status())) return shape->status();
+    absl::StatusOr<RenderedChat> given = RenderAsGiven(messages, options);
+    const bool is_whole = given.ok() && WritesAll(messages, given->Text());
+    if (is_whole || absl::IsCancelled(given.status())) return given;
+    return shape->status();
+  }
   if ((*shape)->IsAsGiven()) return RenderAsGiven(messages, options);
   const std::optional<std::vector<ChatMessage>> shaped = ShapeMessages(messages, **shape);
   return RenderAsGiven(shaped.has_value() ? *shaped : messages, options);

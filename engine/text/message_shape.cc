@@ -157,17 +157,19 @@ class Probe {
     size_t message = 0;
     bool partly = false;  // another word of it is there
   };
-  // The first message of which a word is not in the text, or only as Python or JSON write a list
-  // of parts.
-  std::optional<Lost> FindLost(absl::string_view text) const {
+  // The first message of which a word is not in the text, or, where contents are lists, only as
+  // Python or JSON write a list of parts.
+  std::optional<Lost> FindLost(absl::string_view text, bool has_lists) const {
     std::vector<bool> has(messages_.size());
     std::optional<size_t> lost;
+    size_t last = 0;  // most stand in their order
     for (size_t i = 0; i < owners_.size(); ++i) {
       const std::string word = WordOf(i);
-      size_t at = text.find(word);
-      while (at != text.npos && IsWrittenPart(text.substr(0, at))) at = text.find(word, at + 1);
+      size_t at = FindWord(text, word, last, has_lists);
+      if (at == text.npos && last > 0) at = FindWord(text, word, 0, has_lists);
       if (at != text.npos) {
         has[owners_[i]] = true;
+        last = at;
       } else if (!lost.has_value()) {
         lost = owners_[i];
       }
@@ -210,6 +212,15 @@ class Probe {
       }
     }
     return TemplateValue::Sequence(Kind::kList, std::move(parts));
+  }
+
+  static size_t FindWord(absl::string_view text, absl::string_view word, size_t from,
+                         bool has_lists) {
+    size_t at = text.find(word, from);
+    while (has_lists && at != text.npos && IsWrittenPart(text.substr(0, at))) {
+      at = text.find(word, at + 1);
+    }
+    return at;
   }
 
   // Whether what stands before a word is the head of its part: 'text': '
@@ -297,7 +308,10 @@ absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
     if (absl::IsCancelled(text.status())) return text.status();
     refuses_given |= shape.IsAsGiven() && !text.ok();
     if (!text.ok()) continue;
-    const std::optional<Probe::Lost> gone = probe.FindLost(*text);
+    const bool has_lists =
+        std::any_of(shaped->begin(), shaped->end(),
+                    [](const ChatMessage& message) { return message.content.Is(Kind::kList); });
+    const std::optional<Probe::Lost> gone = probe.FindLost(*text, has_lists);
     if (!gone.has_value()) return shape;
     if (lost.ok()) {
       lost = LostError(messages[gone->message], gone->message, messages.size(), gone->partly);
@@ -305,6 +319,14 @@ absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
   }
   if (!refuses_given) RETURN_IF_ERROR(lost);
   return MessageShape();
+}
+
+bool WritesAll(absl::Span<const ChatMessage> messages, absl::string_view rendered) {
+  return std::all_of(messages.begin(), messages.end(), [rendered](const ChatMessage& message) {
+    if (!message.content.Is(Kind::kString)) return false;
+    const std::string text(message.content.text().bytes());
+    return absl::StrContains(rendered, absl::StripAsciiWhitespace(text));
+  });
 }
 
 std::string ShapeMemory::NameOf(absl::Span<const ChatMessage> messages) {

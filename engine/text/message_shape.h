@@ -63,6 +63,9 @@ using RenderMessages =
 absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
                                        const RenderMessages& render);
 
+// Whether all contents are texts, and stand in what was rendered as they are.
+bool WritesAll(absl::Span<const ChatMessage> messages, absl::string_view rendered);
+
 // The shapes of conversations that were asked for lately. Thread-safe.
 class ShapeMemory {
  public:

@@ -155,6 +155,10 @@ absl::Status BatchSubmit::Create(JobBatch* batch, bool is_old) {
       }
       if (!made.ok()) {
         batch->note = std::string(made.status().message());
+        // A server that says no has begun none.
+        if (absl::IsInvalidArgument(made.status()) || absl::IsFailedPrecondition(made.status())) {
+          batch->state = "ended";
+        }
         store_.Update(*batch).IgnoreError();
         return made.status();
       }

@@ -24,6 +24,7 @@ struct JobRow {
   absl::StatusOr<std::optional<std::string>> system = std::nullopt;  // nullopt: the job's
   // The model's answer that its target has refused. It is the row's where it is to what is asked.
   std::optional<JobAnswer> kept = {};
+  std::string error = {};  // with which it has failed; empty: it has not
 };
 
 // A value type.

@@ -181,7 +181,11 @@ absl::Status JobRun::AskAgain() {
     const Held held = held_.front();
     held_.pop_front();
     ASSIGN_OR_RETURN(std::optional<JobRow> row, store_->Claimed(held.number));
-    if (row.has_value()) Add(*std::move(row), held.trouble);
+    if (!row.has_value()) {
+      trouble_.Forget(held.number);
+      continue;
+    }
+    Add(*std::move(row), held.trouble);
     if (trouble_.any()) break;
   }
   return absl::OkStatus();
@@ -260,7 +264,10 @@ absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others o
       },
       patience));
   for (const int64_t number : written) store_->SetAside(number);
-  for (auto row : taken) rows_.erase(row);
+  for (auto row : taken) {
+    if (!row->heard) Hear(*row);  // it came while a lock was waited for
+    rows_.erase(row);
+  }
   failed_ += failed;
   cached_ += cached;
   tokens_out_ += tokens_out;
@@ -278,6 +285,7 @@ void JobRun::Submit(std::vector<JobRow> claimed) {
 
 void JobRun::Add(JobRow row, RowTrouble trouble) {
   JobAsked asked = question_->Of(row);
+  trouble.before = std::move(row.error);
   if (std::optional<Generation> kept = question_->Kept(row)) {
     rows_.push_back({row.number, std::move(asked),
                      PendingAnswer({.options = call_}, RowAnswer{.generation = *std::move(kept)}),
@@ -360,7 +368,8 @@ absl::Status JobRun::StopForTrouble() {
   const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
   if (over.ok()) return over;
   if (trouble_.IsOfItsRows()) {
-    if (!rows_.empty() || !none_waits_) return absl::OkStatus();  // another is asked first
+    // Another is asked first.
+    if (!rows_.empty() || held_.empty() || !none_waits_) return absl::OkStatus();
     const Held held = held_.front();
     held_.pop_front();
     ASSIGN_OR_RETURN(const std::optional<JobRow> row, store_->Claimed(held.number));

@@ -230,6 +230,7 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
 
 absl::StatusOr<JobRow> JobStore::RowOf(const Statement& row) {
   JobRow found{row.Integer(0), row.CheckedText(1, "prompt"), row.CheckedText(2, "system")};
+  found.error = row.Text(10).value_or("");
   if (row.IsNull(3)) return found;
   JobAnswer kept;
   Generation& generation = kept.generation;
@@ -254,7 +255,7 @@ absl::Status JobStore::OrderWaiting() {
                             "SELECT number, prompt, system FROM {db}.lm_job_rows WHERE job = ?1 "
                             "AND state = 'waiting' AND number BETWEEN ?2 AND ?3 "
                             "AND vanished IS NULL ORDER BY number"));
-  std::vector<Range> free = Free();
+  std::vector<Range> free = Free(*last_);
   std::reverse(free.begin(), free.end());
   bool within = false;  // a range
   std::vector<std::pair<std::string, int64_t>> places;
@@ -464,16 +465,13 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
 
 absl::Status JobStore::Retry() {
   RETURN_IF_ERROR(ReadSubmitted());
-  const char* const in_batch =
-      submitted_.empty() ? "0"
-                         : "EXISTS (SELECT 1 FROM {db}.lm_job_batches AS b WHERE b.job = ?1 AND "
-                           "b.state <> 'ended' AND r.number BETWEEN b.first AND b.last)";
-  ASSIGN_OR_RETURN(
-      Statement retry,
-      Make(absl::StrCat("UPDATE {db}.lm_job_rows AS r SET state = 'waiting' WHERE r.job = ?1 AND "
-                        "r.state = 'failed' AND r.vanished IS NULL AND NOT ",
-                        in_batch)));
-  return retry.Bind(1, job_.name).Run();
+  ASSIGN_OR_RETURN(Statement retry, Make("UPDATE {db}.lm_job_rows SET state = 'waiting' WHERE "
+                                         "job = ?1 AND state = 'failed' AND vanished IS NULL AND "
+                                         "number BETWEEN ?2 AND ?3"));
+  for (const Range& range : Free(INT64_MAX)) {
+    RETURN_IF_ERROR(retry.Bind(1, job_.name).Bind(2, range.first).Bind(3, range.last).Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobStore::ReadSubmitted() {
@@ -482,12 +480,23 @@ absl::Status JobStore::ReadSubmitted() {
                    Make("SELECT 1 FROM {db}.sqlite_master WHERE name = 'lm_job_batches'"));
   ASSIGN_OR_RETURN(const bool has_table, exists.Step());
   if (!has_table) return absl::OkStatus();
-  ASSIGN_OR_RETURN(Statement batches, Make("SELECT first, last FROM {db}.lm_job_batches WHERE "
-                                           "job = ? AND state <> 'ended' ORDER BY first"));
+  unsent_ = false;
+  ASSIGN_OR_RETURN(Statement batches,
+                   Make("SELECT first, last, state, coalesce(worker, ''), coalesce(lease, 0) FROM "
+                        "{db}.lm_job_batches WHERE job = ? AND state <> 'ended' ORDER BY first"));
   batches.Bind(1, job_.name);
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, batches.Step());
     if (!row) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string state, batches.Text(2));
+    ASSIGN_OR_RETURN(const std::string worker, batches.Text(3));
+    const bool sent = state == "submitted";
+    // Of one that is being made the server has no more than a file, if that: where its maker is
+    // gone, who goes on with it leaves out what has been answered.
+    const bool has_maker = !worker.empty() && !JobWorker::IsGone(worker) &&
+                           batches.Integer(4) >= absl::ToUnixMillis(absl::Now());
+    if (state == "making" && !has_maker) continue;
+    unsent_ |= !sent && !has_maker;
     submitted_.push_back({batches.Integer(0), batches.Integer(1)});
   }
 }
@@ -498,14 +507,14 @@ bool JobStore::IsSubmitted(int64_t number) const {
   });
 }
 
-std::vector<JobStore::Range> JobStore::Free() const {
+std::vector<JobStore::Range> JobStore::Free(int64_t last) const {
   std::vector<Range> free;
   int64_t first = 0;
   for (const Range& range : submitted_) {
-    if (range.first > first) free.push_back({first, std::min(range.first - 1, *last_)});
+    if (range.first > first) free.push_back({first, std::min(range.first - 1, last)});
     first = std::max(first, range.last + 1);
   }
-  if (first <= *last_) free.push_back({first, *last_});
+  if (first <= last) free.push_back({first, last});
   return free;
 }
 
@@ -534,13 +543,17 @@ absl::Status JobStore::TellSubmitted() {
     ASSIGN_OR_RETURN(const JobCounts counts, Counts());
     const int64_t left = counts.waiting;
     if (counts.submitted == 0 && left == 0) return absl::OkStatus();
-    return End(/*over=*/false,
-               counts.submitted == 0
-                   ? absl::StrCat("stopped: no batch is under way; ", left, " of ", counts.total(),
-                                  " rows are left for lm_run() or another batch")
-                   : absl::StrCat("submitted: ", counts.submitted, " of ", counts.total(),
-                                  " rows are in batches of a server (lm_batch_poll); ", left,
-                                  " others wait"));
+    return End(
+        /*over=*/false,
+        counts.submitted == 0
+            ? absl::StrCat("stopped: no batch is under way; ", left, " of ", counts.total(),
+                           " rows are left for lm_run() or another batch")
+            : absl::StrCat("submitted: ", counts.submitted, " of ", counts.total(),
+                           " rows are in batches of a server (lm_batch_poll",
+                           unsent_ ? "; of some it is not known whether the server has begun "
+                                     "them, and lm_batch_submit goes on with those"
+                                   : "",
+                           "); ", left, " others wait"));
   });
 }
 

@@ -140,7 +140,7 @@ class JobStore {
   static constexpr char kRowColumns[] =
       "number, prompt, system, CASE WHEN error IS NOT NULL AND finish IN ('stop', 'length', "
       "'context') THEN value END, finish, tokens_in, tokens_cached, tokens_out, prompt_version, "
-      "model";
+      "model, coalesce(error, '')";
   static absl::StatusOr<JobRow> RowOf(const Statement& row);
 
  private:
@@ -154,8 +154,8 @@ class JobStore {
   struct Range {
     int64_t first, last;
   };
-  // The numbers up to last_ that are in no batch.
-  std::vector<Range> Free() const;
+  // The numbers up to `last` that are in no batch.
+  std::vector<Range> Free(int64_t last) const;
   absl::StatusOr<int64_t> CountSubmitted();
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.
@@ -186,6 +186,7 @@ class JobStore {
   absl::Status broken_;
 
   std::vector<Range> submitted_;          // in the order of their beginnings
+  bool unsent_ = false;                   // some of them may not have come to the server
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on
   std::unordered_set<int64_t> answered_;  // of those, the ones it is done with

@@ -28,7 +28,7 @@ bool JobTrouble::Met(int64_t number, RowTrouble* row, absl::Status status, absl:
   const bool perhaps_own = trouble == Trouble::kServer || trouble == Trouble::kRefusal;
   if (row->answered >= 0 && answered_ > row->answered) ++row->alone;
   row->answered = answered_;
-  if (perhaps_own && row->alone >= kAlone) return false;
+  if (perhaps_own && (row->alone >= kAlone || status.message() == row->before)) return false;
   if (!any()) {
     began_ = now;
     pause_ = kFirstPause;
@@ -60,7 +60,7 @@ absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
       return under_way || asked_ == 0 || now - began_ < patience_ ? absl::OkStatus() : last_;
     case Trouble::kOutage:
     case Trouble::kNone:
-      return now - began_ < patience_ ? absl::OkStatus() : last_;
+      return under_way || now - began_ < patience_ ? absl::OkStatus() : last_;
   }
   return absl::OkStatus();
 }

@@ -6,13 +6,15 @@
 //   RETURN_IF_ERROR(trouble.Over(now, ...));               // patience is at its end
 //
 // A row that fails three times, while others are answered in between, fails for itself. (Twice
-// would not do: the first answers may have been under way when the trouble began.) Where none is,
-// the rows wait, and one of them is asked after ever longer pauses.
+// would not do: the first answers may have been under way when the trouble began.) So does one that
+// has failed with that error in an earlier run. Where no other is answered, the rows wait, and one
+// of them is asked after ever longer pauses.
 #ifndef LM_EXTENSION_JOBS_JOB_TROUBLE_H_
 #define LM_EXTENSION_JOBS_JOB_TROUBLE_H_
 
 #include <cstdint>
 #include <set>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -21,6 +23,7 @@ namespace lm {
 
 // What a row has met.
 struct RowTrouble {
+  std::string before = {};  // the error with which it has failed in an earlier run
   int64_t answered = -1;  // others of the run, when it last did; negative: it has not
   int alone = 0;          // how often others have been answered in between
 };
@@ -42,6 +45,9 @@ class JobTrouble {
   void Ended() { asking_ = false; }
   // The row's answer is missing: true where it is to be asked again, false where it has failed.
   bool Met(int64_t number, RowTrouble* row, absl::Status status, absl::Time now);
+
+  // The row is another run's by now, or nobody's.
+  void Forget(int64_t number) { rows_.erase(number); }
 
   // Whether a row may be asked now; Asked() says that one is.
   bool MayAsk(absl::Time now) const { return !any() || (!asking_ && now >= next_); }

@@ -42,6 +42,7 @@ class BatchServer(ChatServer):
         super().__init__(handler=BatchHandler, **how)
         self.files, self.batches = {}, {}
         self.hold = False
+        self.refuses = {}  # "upload" or "create": with this code
         self.kill_at = None
         self.steps = 0
         self.cuts = 0  # of downloads: so many break off half-way
@@ -99,7 +100,11 @@ class BatchHandler(Handler):
             return super().do_POST()
         data = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.headers.append(dict(self.headers))
-        self.reply(lambda: self.upload(data) if path == "/v1/files" else self.create(json.loads(data)))
+        self.reply(lambda: self.take("upload", self.upload, data) if path == "/v1/files" else self.take("create", self.create, json.loads(data)))
+
+    def take(self, what, how, data):
+        code = self.server.refuses.get(what)
+        return how(data) if code is None else (code, {"error": {"message": "not here"}})
 
     def upload(self, data):
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()

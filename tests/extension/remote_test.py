@@ -281,7 +281,9 @@ class RemoteTest(RemoteCase):
                 self.assertEqual(len(server.requests), asked)
             self.assertIsNone(harness.value(db, "SELECT generate('x', NULL, '{\"on_error\":\"null\"}')"))
             self.assertIn("hm", harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"))
-        # An answer that is cut is one.
+        # An answer may be empty on purpose, and one that is cut is one.
+        empty = self.server(events=[{"choices": [{"index": 0, "delta": {"reasoning_content": "I say nothing."}, "finish_reason": None}]}])
+        self.assertEqual(harness.value(self.connect(empty.url), "SELECT generate('x')"), "")
         self.assertEqual(harness.value(self.connect(cut({"content": "<think>hm</think>4"}).url), "SELECT generate('x')"), "4")
 
     def test_marks_of_reasoning_may_be_named(self):
@@ -897,9 +899,75 @@ class JobTroubleTest(RemoteCase):
                 self.assertEqual(set(errors), set(bad))
                 for text, (_, _, pattern) in bad.items():
                     self.assertIn(pattern, errors[text])
+                # Tried again, they fail again, and the job is done.
+                self.assertEqual(self.end(db, retry=True, outage_seconds=1), (40, 34, 6))
+                self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
         # The only row there is.
         server = self.server(answer=refused(500, "cannot do that one"))
         self.assertEqual(self.end(self.job(server, rows=1, retries=0), outage_seconds=1), (1, 0, 1))
+
+    def test_a_probe_whose_answer_comes_while_a_lock_is_waited_for(self):
+        server = self.server()
+        good, well, probed = server.answer, threading.Event(), threading.Event()
+
+        def answer(body):
+            if not well.is_set():
+                return {"code": 500, "error": {"message": "out of order"}}
+            if not probed.is_set():
+                probed.set()
+                time.sleep(0.8)
+            return good(body)
+        server.answer = answer
+        path, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)", retries=0)
+        db.execute("DELETE FROM notes WHERE id = 3 OR id > 12")
+        other = sqlite3.connect(path, isolation_level=None, timeout=20, check_same_thread=False)
+        self.addCleanup(other.close)
+
+        def write():
+            probed.wait(30)
+            time.sleep(0.2)
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(1.5)
+            other.execute("COMMIT")
+        writer = threading.Thread(target=write)
+        writer.start()
+        threading.Timer(0.3, well.set).start()
+        self.assertEqual(self.end(db, outage_seconds=4, chunk=4), (11, 11, 0))
+        writer.join()
+
+    def test_a_row_that_is_held_and_then_gone(self):
+        server = self.server()
+        path, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)", retries=0)
+        db.execute("DELETE FROM notes WHERE id > 2")
+        db.execute("UPDATE notes SET body = 'a note 2' WHERE id = 2")  # the first, in the order of the texts
+        other = harness.connect(path)
+        self.addCleanup(other.close)
+        self.register(other, server.url, concurrency=2, retries=0)
+        begun, failed = threading.Event(), threading.Event()
+
+        def answer(body):
+            if body["messages"][-1]["content"] == "note 1":
+                failed.set()
+                return {"code": 500, "error": {"message": "cannot do that one"}}
+            begun.set()
+            time.sleep(3)
+            return "re: that"
+
+        def delete():
+            failed.wait(30)
+            time.sleep(0.8)  # once it has been asked again
+            third = sqlite3.connect(path, isolation_level=None, timeout=20)
+            third.execute("DELETE FROM lm_job_rows WHERE number = 1")
+            third.close()
+        server.answer = answer
+        run = threading.Thread(target=lambda: other.execute("SELECT * FROM lm_run('j', '{\"chunk\":1}')").fetchall())
+        run.start()
+        begun.wait(30)
+        deleter = threading.Thread(target=delete)
+        deleter.start()
+        self.assertEqual(self.end(db, outage_seconds=1), (1, 1, 0))
+        run.join()
+        deleter.join()
 
     def with_target(self, server, target, options='{"cache":false}', **model):
         """A job whose answers no memo has; in a file, for others to get at."""

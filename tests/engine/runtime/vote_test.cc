@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/answer_text.h"
 #include "engine/runtime/memo.h"
 #include "tests/engine/runtime/held_generator.h"
 
@@ -264,6 +265,33 @@ TEST_F(VoteTest, TheBestSamplesAreTheMostProbable) {
   EXPECT_EQ(PickSamples(Samples(2, 3), drawn).text, R"(["yes","perhaps"])");
   EXPECT_EQ(PickSamples(Samples(0, 3), drawn).text, "yes");
   EXPECT_EQ(PickSamples(Samples(0, 3), drawn).tokens_in, 15);
+}
+
+TEST_F(VoteTest, OfSamplesThatAreNothingButReasoningTheOthersAreAnswers) {
+  const GenerationOptions options;
+  Generation none{.status = NoAnswerError(FinishReason::kLength, 7, options), .tokens_in = 5};
+  const std::vector<Generation> drawn = {
+      none, {.text = "no", .finish = FinishReason::kStop, .mean_logprob = -1, .tokens_in = 5}};
+  EXPECT_EQ(PickSamples(Samples(2, 0), drawn).text, R"([null,"no"])");
+  EXPECT_EQ(PickSamples(Samples(2, 2), drawn).text, R"(["no",null])");
+  EXPECT_EQ(PickSamples(Samples(0, 2), drawn).text, "no");
+  EXPECT_EQ(PickSamples(Samples(0, 2), drawn).tokens_in, 10);
+  RequestSpec free = Spec(2);
+  free.options.constraint = {};
+  const Generation voted = CountVotes(free, drawn);
+  EXPECT_EQ(voted.text, "no");
+  ASSERT_EQ(voted.first_choices.size(), 1u);
+  EXPECT_EQ(voted.first_choices[0].logprob, 0);
+  // In a memo, too.
+  auto can_be = [](RequestSpec spec, std::string text, Thinking thinking) {
+    spec.options.constraint = {};
+    spec.options.thinking = thinking;
+    return CanBeDrawn(spec, {.text = std::move(text), .tokens_in = 6},
+                      [](const RequestSpec&, const RememberedAnswer&) { return true; });
+  };
+  EXPECT_TRUE(can_be(Samples(2, 0), R"([null,"no"])", Thinking::kDrop));
+  EXPECT_FALSE(can_be(Samples(2, 0), R"([null,"no"])", Thinking::kKeep));
+  EXPECT_FALSE(can_be(Samples(2, 0), R"([null,null])", Thinking::kDrop));
 }
 
 TEST_F(VoteTest, ForgedSamplesAreNone) {

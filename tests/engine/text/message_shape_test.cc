@@ -49,6 +49,16 @@ TEST(MessageShapeTest, WhatATemplateWritesIsLeftAsItIs) {
   EXPECT_EQ(Told(Chat(Knows("'user'", "m.content | trim")).Render("", " Hi?\n", {})), "<user>Hi?");
 }
 
+TEST(MessageShapeTest, AContentMayStandWhereAPartWould) {
+  EXPECT_EQ(Asked("{% for m in messages %}{'text': '{{ m.content }}'}{% endfor %}"),
+            "{'text': 'Be brief.'}{'text': 'Hi?'}");
+  // Or be written for what it says.
+  EXPECT_EQ(Asked("{% for m in messages if 'i' in m.content %}{{ m.content }}{% endfor %}"),
+            "Be brief.Hi?");
+  EXPECT_THAT(Asked("{% for m in messages if 'H' in m.content %}{{ m.content }}{% endfor %}"),
+              HasSubstr("leaves out what message 1 of 2 says"));
+}
+
 TEST(MessageShapeTest, ASystemPromptWithoutAPlaceStandsInFrontOfThePrompt) {
   const std::string wanted = "<user>Be brief.\n\nHi?";
   EXPECT_EQ(Asked(Knows("'user'")), wanted);  // drops it
