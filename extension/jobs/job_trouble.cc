@@ -10,8 +10,10 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(500);
 constexpr absl::Duration kLongestPause = absl::Seconds(15);
-// The job's last ones, of a server that has answered all the others.
-constexpr size_t kFewRows = 4;
+// The job's last ones, of a server that has answered all the others: so many, or one for so many
+// others.
+constexpr int64_t kFewRows = 4;
+constexpr int64_t kOthersOfOne = 4;
 constexpr int kAlone = 2;
 
 }  // namespace
@@ -67,8 +69,8 @@ absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
 
 bool JobTrouble::IsOfItsRows() const {
   const Trouble trouble = TroubleOf(last_);
-  const size_t most = answered_ > 0 ? kFewRows : 1;
-  return rows_.size() <= most && (trouble == Trouble::kServer || trouble == Trouble::kRefusal);
+  const int64_t most = answered_ > 0 ? std::max(kFewRows, answered_ / kOthersOfOne) : 1;
+  return static_cast<int64_t>(rows_.size()) <= most && (trouble == Trouble::kServer || trouble == Trouble::kRefusal);
 }
 
 }  // namespace lm

@@ -899,12 +899,18 @@ class JobTroubleTest(RemoteCase):
                 self.assertEqual(set(errors), set(bad))
                 for text, (_, _, pattern) in bad.items():
                     self.assertIn(pattern, errors[text])
-                # Tried again, they fail again, and the job is done.
-                self.assertEqual(self.end(db, retry=True, outage_seconds=1), (40, 34, 6))
-                self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
         # The only row there is.
         server = self.server(answer=refused(500, "cannot do that one"))
         self.assertEqual(self.end(self.job(server, rows=1, retries=0), outage_seconds=1), (1, 0, 1))
+
+    def test_rows_that_fail_again(self):
+        """Tried again, they fail for what they failed for, and the job is done."""
+        server = self.server(answer=lambda body: {"code": 403, "error": {"message": "flagged"}}
+                             if int(body["messages"][-1]["content"].split()[1]) % 6 == 3 else "fine")
+        db = self.job(server, retries=0)
+        for options in ({}, {"retry": True}, {}):
+            self.assertEqual(self.end(db, outage_seconds=1, **options), (40, 33, 7))
+            self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
 
     def test_a_probe_whose_answer_comes_while_a_lock_is_waited_for(self):
         server = self.server()
@@ -915,7 +921,7 @@ class JobTroubleTest(RemoteCase):
                 return {"code": 500, "error": {"message": "out of order"}}
             if not probed.is_set():
                 probed.set()
-                time.sleep(0.8)
+                time.sleep(1.5)
             return good(body)
         server.answer = answer
         path, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)", retries=0)
@@ -925,14 +931,14 @@ class JobTroubleTest(RemoteCase):
 
         def write():
             probed.wait(30)
-            time.sleep(0.2)
+            time.sleep(0.3)
             other.execute("BEGIN IMMEDIATE")
-            time.sleep(1.5)
+            time.sleep(2.2)
             other.execute("COMMIT")
         writer = threading.Thread(target=write)
         writer.start()
         threading.Timer(0.3, well.set).start()
-        self.assertEqual(self.end(db, outage_seconds=4, chunk=4), (11, 11, 0))
+        self.assertEqual(self.end(db, outage_seconds=6, chunk=4), (11, 11, 0))
         writer.join()
 
     def test_a_row_that_is_held_and_then_gone(self):
@@ -950,7 +956,7 @@ class JobTroubleTest(RemoteCase):
                 failed.set()
                 return {"code": 500, "error": {"message": "cannot do that one"}}
             begun.set()
-            time.sleep(3)
+            time.sleep(4)
             return "re: that"
 
         def delete():
@@ -965,7 +971,7 @@ class JobTroubleTest(RemoteCase):
         begun.wait(30)
         deleter = threading.Thread(target=delete)
         deleter.start()
-        self.assertEqual(self.end(db, outage_seconds=1), (1, 1, 0))
+        self.assertEqual(self.end(db, outage_seconds=2), (1, 1, 0))
         run.join()
         deleter.join()
 
