@@ -70,7 +70,8 @@ absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
 bool JobTrouble::IsOfItsRows() const {
   const Trouble trouble = TroubleOf(last_);
   const int64_t most = answered_ > 0 ? std::max(kFewRows, answered_ / kOthersOfOne) : 1;
-  return static_cast<int64_t>(rows_.size()) <= most && (trouble == Trouble::kServer || trouble == Trouble::kRefusal);
+  return static_cast<int64_t>(rows_.size()) <= most &&
+         (trouble == Trouble::kServer || trouble == Trouble::kRefusal);
 }
 
 }  // namespace lm

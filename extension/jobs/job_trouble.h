@@ -24,8 +24,8 @@ namespace lm {
 // What a row has met.
 struct RowTrouble {
   std::string before = {};  // the error with which it has failed in an earlier run
-  int64_t answered = -1;  // others of the run, when it last did; negative: it has not
-  int alone = 0;          // how often others have been answered in between
+  int64_t answered = -1;    // others of the run, when it last did; negative: it has not
+  int alone = 0;            // how often others have been answered in between
 };
 
 // Not thread-safe.
