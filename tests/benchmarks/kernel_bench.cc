@@ -136,6 +136,8 @@ int Main(int argc, char** argv) {
   BenchAttention(backend->get(), options, ceilings, "135M the same, 1024 shared",
                  {30, 9, 3, 32, 1056, 1, 1024});
   BenchAttention(backend->get(), options, ceilings, "135M prefill 512", {30, 9, 3, 1, 512, 512});
+  BenchAttention(backend->get(), options, ceilings, "135M prefill 512 of 8192",
+                 {30, 9, 3, 1, 8192, 512});
   BenchAttention(backend->get(), options, ceilings, "1B decode 1 x 4096", {16, 32, 8, 1, 4096, 1});
   BenchAttention(backend->get(), options, ceilings, "1B prefill 512 of 2048",
                  {16, 32, 8, 1, 2048, 512});

@@ -138,16 +138,22 @@ class AttentionOp {
 
   void ComputeScores(const QueryTile& tile, int64_t begin, int visible,
                      const AttentionScratch& work) const;
-  // How far behind a run's keys, or values, lie those of the chunk's block behind `token`; 0 where
-  // there are none, or they are asked for in vain. Blocks of a sequence are far from each other in
-  // memory, and what few rows do with one is no longer than the way to the next.
-  int64_t DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
-                         int visible) const;
-  // Likewise, how far behind a run's last keys of the chunk lie the values of its first block.
-  int64_t DistanceToValues(const QueryTile& tile, const Run& run, int64_t begin) const;
-  bool IsOfFewRows(const Run& run) const {
-    constexpr int kFewRows = 12;
-    return (run.end - run.first) * group_ <= kFewRows;
+  // How far behind a block's keys or values lie those that a run's rows read next, of the positions
+  // from `begin` on; 0 where its first query sees none. Blocks of a sequence are far from each
+  // other in memory.
+  int64_t DistanceToKeys(const QueryTile& tile, const Run& run, int64_t begin,
+                         const char* from) const {
+    const int32_t block = BlockSeen(tile, run, begin);
+    return block < 0 ? 0 : KeysOfHead(layer_, block, tile.kv_head) - from;
+  }
+  int64_t DistanceToValues(const QueryTile& tile, const Run& run, int64_t begin,
+                           const char* from) const {
+    const int32_t block = BlockSeen(tile, run, begin);
+    return block < 0 ? 0 : ValuesOfHead(layer_, block, tile.kv_head) - from;
+  }
+  int32_t BlockSeen(const QueryTile& tile, const Run& run, int64_t begin) const {
+    const Query& query = tile.queries[run.first];
+    return Sees(query, begin) ? query.blocks[begin / kKvBlockTokens] : -1;
   }
   // scores = scale * scores, less what the row's slope takes for the distance; of the positions
   // from `first` on.
@@ -189,35 +195,20 @@ void AttentionOp::LoadQueries(const QueryTile& tile, const AttentionScratch& wor
   }
 }
 
-int64_t AttentionOp::DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
-                                    int visible) const {
-  const int next = token + kKvBlockTokens;
-  if (!IsOfFewRows(run) || next >= visible) return 0;
-  // The tile's longest query sees it; this one's table may have ended.
-  if (!Sees(tile.queries[run.first], begin + next)) return 0;
-  const int32_t* blocks = tile.queries[run.first].blocks;
-  return (int64_t{blocks[(begin + next) / kKvBlockTokens]} - run.block) * layer_.block_stride;
-}
-
-int64_t AttentionOp::DistanceToValues(const QueryTile& tile, const Run& run, int64_t begin) const {
-  const Query& query = tile.queries[run.first];
-  if (!IsOfFewRows(run) || !Sees(query, begin)) return 0;
-  return ValuesOfHead(layer_, query.blocks[begin / kKvBlockTokens], tile.kv_head) -
-         KeysOfHead(layer_, run.block, tile.kv_head);
-}
-
 void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visible,
                                 const AttentionScratch& work) const {
   for (int token = 0; token < visible; token += kKvBlockTokens) {
-    const bool last = token + kKvBlockTokens >= visible;
+    const int next = token + kKvBlockTokens;
     ForRuns(tile, begin + token, [&](const Run& run) {
-      products_->Score({.head = KeysOfHead(layer_, run.block, tile.kv_head),
-                        .distance_to_next = last ? DistanceToValues(tile, run, begin)
-                                                 : DistanceToNext(tile, run, begin, token, visible),
-                        .token = token,
-                        .first_row = run.first * group_,
-                        .end_row = run.end * group_},
-                       work);
+      char* keys = KeysOfHead(layer_, run.block, tile.kv_head);
+      products_->Score(
+          {.head = keys,
+           .distance_to_next = next < visible ? DistanceToKeys(tile, run, begin + next, keys)
+                                              : DistanceToValues(tile, run, begin, keys),
+           .token = token,
+           .first_row = run.first * group_,
+           .end_row = run.end * group_},
+          work);
     });
   }
 }
@@ -261,10 +252,14 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const AttentionS
     std::memset(out.values + row * stride_, 0, stride_ * sizeof(float));
   }
   for (int token = 0; token < most; token += kKvBlockTokens) {
+    const int next = token + kKvBlockTokens;
     ForRuns(tile, begin + token, [&](const Run& run) {
+      char* values = ValuesOfHead(layer_, run.block, tile.kv_head);
       products_->AddValues(
-          {.head = ValuesOfHead(layer_, run.block, tile.kv_head),
-           .distance_to_next = DistanceToNext(tile, run, begin, token, most),
+          {.head = values,
+           .distance_to_next = next < most
+                                   ? DistanceToValues(tile, run, begin + next, values)
+                                   : DistanceToKeys(tile, run, begin + kAttentionChunk, values),
            .token = token,
            .first_row = run.first * group_,
            .end_row = run.end * group_},
