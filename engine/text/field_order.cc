@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/base/checkpoint.h"
 #include "engine/base/digest.h"
 
 namespace lm {
@@ -86,13 +87,13 @@ int64_t FieldOrder::CostOf(const Order& order) const {
 }
 
 // cost[set * columns + c]: of column c as the last of a set. left[set]: the least that the columns
-// outside a set cost behind it.
+// outside a set cost behind it. Interrupted, it leaves costs out.
 FieldOrder::Order FieldOrder::Exactly() const {
   const size_t num = columns_.size(), num_sets = size_t{1} << num;
   std::vector<int64_t> cost(num_sets * num);
   NumberSet seen(num_rows_);
   std::vector<uint64_t> beginnings(num_rows_);
-  for (size_t set = 1; set < num_sets; ++set) {
+  for (size_t set = 1; set < num_sets && !Interrupted(); ++set) {
     std::fill(beginnings.begin(), beginnings.end(), 0);
     for (size_t c = 0; c < num; ++c) {
       if (set >> c & 1) AddTo(c, &beginnings);
@@ -136,7 +137,7 @@ FieldOrder::Order FieldOrder::Greedily() const {
     size_t best = 0, best_beginnings = 0;
     int64_t most = -1;
     bool free = false;
-    for (size_t i = 0; i < others.size() && !free; ++i) {
+    for (size_t i = 0; i < others.size() && !free && !Interrupted(); ++i) {
       std::vector<uint64_t> with = beginnings;
       AddTo(others[i], &with);
       const Cost cost = CostOf(others[i], with);

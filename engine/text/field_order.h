@@ -41,7 +41,8 @@ class FieldOrder {
     int64_t given_bytes = 0;  // to be read, of those, in the order in which the fields came
     int64_t best_bytes = 0;   // in that of `names`
   };
-  // Of equally good orders the one nearest to that in which the fields came.
+  // Of equally good orders the one nearest to that in which the fields came. Of no use where the
+  // thread's scope was interrupted (checkpoint.h).
   Plan Best() const;
 
  private:

@@ -5,6 +5,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/checkpoint.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 
@@ -15,11 +17,8 @@ constexpr absl::string_view kOpen = "{{";
 constexpr absl::string_view kClose = "}}";
 constexpr absl::string_view kOthersMark = "*";
 
-const PromptField* FindField(const PromptFields& fields, absl::string_view name) {
-  const auto found = std::find_if(fields.begin(), fields.end(),
-                                  [name](const PromptField& field) { return field.name == name; });
-  return found != fields.end() ? &*found : nullptr;
-}
+// Whether a loop over fields asks, at that one, whether anybody waits.
+bool IsCheckpoint(size_t field) { return field % 1024 == 0; }
 
 }  // namespace
 
@@ -31,9 +30,11 @@ absl::StatusOr<PromptFields> ReadPromptFields(absl::string_view json) {
                      json.size() > 40 ? "..." : ""));
   }
   PromptFields fields;
+  HashSet<absl::string_view> names;
   for (const auto& [name, value] : object->members()) {
+    if (IsCheckpoint(fields.size())) RETURN_IF_ERROR(Checkpoint());
     if (name.empty()) return absl::InvalidArgumentError("a field's name is empty");
-    if (FindField(fields, name) != nullptr) {
+    if (!names.insert(name).second) {
       return absl::InvalidArgumentError(absl::StrCat("field '", name, "' is there twice"));
     }
     fields.push_back({.name = name, .value = std::nullopt});
@@ -90,8 +91,14 @@ bool PromptForm::has_others() const {
 
 absl::StatusOr<std::string> PromptForm::Fill(const PromptFields& fields,
                                              absl::Span<const std::string> first) const {
+  HashMap<absl::string_view, const PromptField*> by_name;
+  for (const PromptField& field : fields) {
+    if (IsCheckpoint(by_name.size())) RETURN_IF_ERROR(Checkpoint());
+    by_name.emplace(field.name, &field);
+  }
   std::string prompt;
   for (const Piece& piece : pieces_) {
+    RETURN_IF_ERROR(Checkpoint());
     switch (piece.kind) {
       case Kind::kText:
         prompt += piece.text;
@@ -100,31 +107,44 @@ absl::StatusOr<std::string> PromptForm::Fill(const PromptFields& fields,
         prompt += Others(fields, first);
         break;
       case Kind::kField: {
-        const PromptField* const field = FindField(fields, piece.text);
-        if (field == nullptr) {
+        const auto field = by_name.find(piece.text);
+        if (field == by_name.end()) {
           return absl::InvalidArgumentError(absl::StrCat(
               "the template's field '", piece.text, "' is none of the row's: ",
               absl::StrJoin(fields, ", ", [](std::string* out, const PromptField& one) {
                 absl::StrAppend(out, one.name);
               })));
         }
-        prompt += field->value.value_or("");
+        prompt += field->second->value.value_or("");
         break;
       }
     }
   }
+  RETURN_IF_ERROR(Checkpoint());
   return prompt;
 }
 
+// Interrupted, it leaves fields out.
 std::string PromptForm::Others(const PromptFields& fields,
                                absl::Span<const std::string> first) const {
+  HashMap<absl::string_view, const PromptField*> others;
+  for (const PromptField& field : fields) {
+    if (IsCheckpoint(others.size()) && Interrupted()) return "";
+    if (field.value.has_value()) others.emplace(field.name, &field);
+  }
+  for (const Piece& piece : pieces_) {
+    if (piece.kind == Kind::kField) others.erase(piece.text);
+  }
   std::vector<const PromptField*> order;
-  auto add = [&](const PromptField* field) {
-    if (field == nullptr || !field->value.has_value() || Names(field->name)) return;
-    if (std::find(order.begin(), order.end(), field) == order.end()) order.push_back(field);
+  auto take = [&](absl::string_view name) {
+    if (IsCheckpoint(order.size()) && Interrupted()) return;
+    const auto found = others.find(name);
+    if (found == others.end()) return;
+    order.push_back(found->second);
+    others.erase(found);
   };
-  for (const std::string& name : first) add(FindField(fields, name));
-  for (const PromptField& field : fields) add(&field);
+  for (const std::string& name : first) take(name);
+  for (const PromptField& field : fields) take(field.name);
   return absl::StrJoin(order, "\n", [](std::string* out, const PromptField* field) {
     absl::StrAppend(out, LineOf(*field));
   });

@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <numeric>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 
 namespace lm {
 namespace {
@@ -93,6 +97,21 @@ TEST(FieldOrderTest, OfEqualOrdersItIsTheGivenOne) {
   }
   EXPECT_EQ(BestOf(rows).names, (std::vector<std::string>{"b", "a", "c"}));
   EXPECT_TRUE(BestOf({}).names.empty());
+}
+
+TEST(FieldOrderTest, AnInterruptEndsIt) {
+  std::mt19937 random(3);
+  for (const size_t num_fields : {8u, 24u}) {  // all sets; greedily
+    const Rows rows = RandomRows(random, 20'000, num_fields);
+    FieldOrder order;
+    for (const PromptFields& row : rows) order.Add(row);
+    const CheckpointScope scope([] { return true; });
+    std::this_thread::sleep_for(2 * kCheckpointInterval);
+    const std::clock_t begin = std::clock();
+    (void)order.Best();
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.03) << num_fields;
+    EXPECT_TRUE(absl::IsCancelled(Checkpoint()));
+  }
 }
 
 // Too many for all sets: greedily, and never worse than as they were given.
