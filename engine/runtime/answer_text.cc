@@ -1,7 +1,9 @@
 #include "engine/runtime/answer_text.h"
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace lm {
 namespace {
@@ -11,6 +13,12 @@ absl::string_view MarkOf(const ThinkingMarks& marks, const Tokenizer& tokenizer,
   if (!tokenizer.IsControl(token)) return "";
   const absl::string_view name = tokenizer.TokenName(token);
   return marks.IsMark(name) ? name : "";
+}
+
+// To SQL a text would end there, and nothing would take it as an input.
+void ReplaceNuls(std::string* text) {
+  constexpr absl::string_view kNul("\0", 1), kReplacement = "\xef\xbf\xbd";
+  if (absl::StrContains(*text, '\0')) absl::StrReplaceAll({{kNul, kReplacement}}, text);
 }
 
 constexpr char kNoAnswer[] = "sqlite-lm/no-answer";
@@ -55,7 +63,8 @@ AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
 
 bool AnswerText::Append(int32_t token, std::string* text) {
   const absl::string_view mark = spells_marks_ ? MarkOf(*marks_, tokenizer_, token) : "";
-  const std::string piece = absl::StrCat(detokenizer_.Append(token), mark);
+  std::string piece = absl::StrCat(detokenizer_.Append(token), mark);
+  ReplaceNuls(&piece);
   return stop_.Append(thinking_ ? thinking_->Append(piece, !mark.empty()) : piece, text);
 }
 

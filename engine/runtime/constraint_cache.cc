@@ -113,7 +113,8 @@ absl::StatusOr<std::shared_ptr<const TokenTrie>> ConstraintCache::Trie() {
   std::vector<int32_t> ends;
   for (int32_t id = 0; id < tokenizer_.size(); ++id) {
     const bool sayable = tokenizer_.IsSayable(id);  // others are like control tokens
-    bytes.push_back(sayable ? tokenizer_.TokenBytes(id) : absl::string_view());
+    const absl::string_view said = sayable ? tokenizer_.TokenBytes(id) : "";
+    bytes.push_back(absl::StrContains(said, '\0') ? "" : said);  // no text has a NUL
     if (sayable && tokenizer_.IsEndOfGeneration(id)) ends.push_back(id);
   }
   ASSIGN_OR_RETURN(trie_, TokenTrie::Create(bytes, ends));

@@ -44,6 +44,18 @@ class StreamTest(unittest.TestCase):
         step = statistics.median(after - before for before, after in zip(made, made[1:]))
         self.assertLess(statistics.median(seconds), max(PROMISE, STEPS * step), (seconds, step))
 
+    def test_no_answer_has_a_nul(self):
+        connection = harness.connect()
+        self.addCleanup(connection.close)
+        nul = next(i for i in range(1000) if harness.value(connection, "SELECT hex(lm_detokenize(?))", f"[{i}]") == "00")
+        options = '{"max_tokens":2,"logit_bias":{"%d":1000}%s}'
+        said = harness.value(connection, "SELECT generate('go', NULL, ?)", options % (nul, ""))
+        self.assertEqual(said, "\ufffd\ufffd")
+        pieces = connection.execute("SELECT piece FROM lm_stream('go', NULL, ?)", (options % (nul, ""),)).fetchall()
+        self.assertEqual("".join(piece for piece, in pieces), said)
+        any_text = '{"max_tokens":9,"logit_bias":{"%d":1000},"regex":"[^a]{1,9}","on_length":"complete"}' % nul
+        self.assertNotIn("\0", harness.value(connection, "SELECT generate('go', NULL, ?)", any_text))
+
     def test_a_row_is_there_before_the_next_is_computed(self):
         begin = time.monotonic()
         arrived = [(time.monotonic() - begin, ms / 1000) for _, ms in self.connection.execute(SQL % 100, ("go",))]
