@@ -16,7 +16,9 @@ class ForkGuard {
 
   static absl::Status Error() {
     return absl::FailedPreconditionError(
-        "this process was forked while a model was in use; open the database after fork");
+        "this process was forked from one that had used lm0, whose threads it has not: open the "
+        "database after fork, in a child of a process that has used no model (or that exec has "
+        "started: spawn)");
   }
 
  private:
