@@ -31,11 +31,10 @@ constexpr const char kLineBreak[] = R"([\r\n])";
 // numbers; punctuation with the line breaks behind it.
 constexpr const char kLlama3Words[] = LM_CONTRACTION
     R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// As kLlama3Words, but runs of spaces are cut into powers of 2.
-constexpr const char kJais2Words[] = LM_CONTRACTION
-    R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
-    R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S))"
-    R"(|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s)";
+// A run of spaces, which kLlama3Words has left whole, in powers of 2; all else stays as it is. (In
+// one expression, as the model has it, each of these would look for a line break behind all.)
+constexpr const char kPowersOfTwoSpaces[] =
+    R"(\A[^\S\r\n]*+[\s\S]+|\s{512}|\s{256}|\s{128}|\s{64}|\s{32}|\s{16}|\s{8}|\s{4}|\s{1,2})";
 constexpr const char kQwen2Words[] = LM_CONTRACTION
     R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char kQwen35Words[] =
@@ -189,7 +188,7 @@ constexpr const char* kGpt2[] = {kGpt2Words};
 constexpr const char* kStarcoder[] = {kDigit, kGpt2Words};
 constexpr const char* kFalcon[] = {kFalconPunctuation, kGpt2Words, kThreeAsciiDigits};
 constexpr const char* kLlama3[] = {kLlama3Words};
-constexpr const char* kJais2[] = {kJais2Words};
+constexpr const char* kJais2[] = {kLlama3Words, kPowersOfTwoSpaces};
 constexpr const char* kSuperBpe[] = {kDigits, kAsciiRuns, kThreeOfMore};
 constexpr const char* kQwen2[] = {kQwen2Words};
 constexpr const char* kQwen35[] = {kQwen35Words};

@@ -116,6 +116,20 @@ TEST(LinearTimeTest, EveryFamilySplitsEveryClassOfCharacters) {
   }
 }
 
+// Runs of these are cut into many pieces, none of which may look to the run's end.
+TEST(LinearTimeTest, AMegabyteOfSpacesTakesNoLonger) {
+  for (const char* pre : kFamilies) {
+    const auto splitter = TextSplitter::Create(FindSplitFamily(pre)->patterns).value();
+    for (const char* unit : {" ", "\n", "\t"}) {
+      const std::string text = Repeat(unit, 1 << 20) + "a";
+      const double begin = ThreadSeconds();
+      std::vector<TextSplitter::Piece> pieces;
+      EXPECT_TRUE(splitter->Split(text, &pieces).ok());
+      EXPECT_LT(ThreadSeconds() - begin, kShortSeconds) << pre << " " << *unit;
+    }
+  }
+}
+
 // The most that this process has had.
 int64_t MemoryBytes() {
   rusage usage;
