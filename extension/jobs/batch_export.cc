@@ -26,10 +26,10 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
   RETURN_IF_ERROR(job_.store->CheckThere());  // or there are no rows of that name any more
   if (rows.empty()) return false;
   range_.first = rows.back().number + 1;
-  if (!range_.submitted) RETURN_IF_ERROR(job_.store->ReadSubmitted());
+  if (!range_.submitted) RETURN_IF_ERROR(submitted_.Read(job_.store->job().name));
   std::vector<std::pair<int64_t, JobAnswer>> others;  // what nobody need answer
   for (const JobRow& row : rows) {
-    if (!range_.submitted && job_.store->IsSubmitted(row.number)) continue;
+    if (!range_.submitted && submitted_.Contains(row.number)) continue;
     if (row.prompt.ok() && !row.prompt->has_value()) {
       others.emplace_back(row.number,
                           JobAnswer{.null_prompt = true, .asked = questions_.question().Of(row)});

@@ -20,6 +20,7 @@
 #include "extension/jobs/batch_questions.h"
 #include "extension/jobs/batch_rows.h"
 #include "extension/jobs/found_job.h"
+#include "extension/jobs/submitted_rows.h"
 
 namespace lm {
 
@@ -36,7 +37,11 @@ class BatchLines {
   // REQUIRES: all outlive it.
   BatchLines(FoundJob* job, BatchRows* rows, const BatchQuestions* questions,
              const BatchRange& range)
-      : job_(*job), rows_(*rows), questions_(*questions), range_(range) {}
+      : job_(*job),
+        rows_(*rows),
+        questions_(*questions),
+        submitted_(job->database.get()),
+        range_(range) {}
 
   // The next line, with its end; false where there is none.
   absl::StatusOr<bool> Next(std::string* line);
@@ -55,6 +60,7 @@ class BatchLines {
   FoundJob& job_;
   BatchRows& rows_;
   const BatchQuestions& questions_;
+  SubmittedRows submitted_;
   BatchRange range_;  // of the rows that were not read yet
   std::vector<Question> page_;
   size_t next_ = 0;  // of page_

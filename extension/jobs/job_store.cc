@@ -193,7 +193,7 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     RETURN_IF_ERROR(last.Bind(1, job_.name).Step().status());
     last_ = last.Integer(0);
   }
-  RETURN_IF_ERROR(ReadSubmitted());
+  RETURN_IF_ERROR(submitted_.Read(job_.name));
   const int64_t until = absl::ToUnixMillis(lease);
   ASSIGN_OR_RETURN(Statement * renew,
                    Prepared(&renew_,
@@ -214,7 +214,7 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     if (ordered_.empty()) break;
     const int64_t number = ordered_.back();
     ordered_.pop_back();
-    if (IsSubmitted(number)) continue;
+    if (submitted_.Contains(number)) continue;
     ASSIGN_OR_RETURN(const bool waits, row->Bind(1, number).Bind(2, job_.name).Step());
     if (waits) {
       ASSIGN_OR_RETURN(JobRow found, RowOf(*row));
@@ -255,7 +255,7 @@ absl::Status JobStore::OrderWaiting() {
                             "SELECT number, prompt, system FROM {db}.lm_job_rows WHERE job = ?1 "
                             "AND state = 'waiting' AND number BETWEEN ?2 AND ?3 "
                             "AND vanished IS NULL ORDER BY number"));
-  std::vector<Range> free = Free(*last_);
+  std::vector<SubmittedRows::Range> free = submitted_.Others(*last_);
   std::reverse(free.begin(), free.end());
   bool within = false;  // a range
   std::vector<std::pair<std::string, int64_t>> places;
@@ -464,96 +464,21 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
 }
 
 absl::Status JobStore::Retry() {
-  RETURN_IF_ERROR(ReadSubmitted());
+  RETURN_IF_ERROR(submitted_.Read(job_.name));
   ASSIGN_OR_RETURN(Statement retry, Make("UPDATE {db}.lm_job_rows SET state = 'waiting' WHERE "
                                          "job = ?1 AND state = 'failed' AND vanished IS NULL AND "
                                          "number BETWEEN ?2 AND ?3"));
-  for (const Range& range : Free(INT64_MAX)) {
+  for (const SubmittedRows::Range& range : submitted_.Others(INT64_MAX)) {
     RETURN_IF_ERROR(retry.Bind(1, job_.name).Bind(2, range.first).Bind(3, range.last).Run());
   }
   return absl::OkStatus();
 }
 
-absl::Status JobStore::ReadSubmitted() {
-  submitted_.clear();
-  ASSIGN_OR_RETURN(Statement exists,
-                   Make("SELECT 1 FROM {db}.sqlite_master WHERE name = 'lm_job_batches'"));
-  ASSIGN_OR_RETURN(const bool has_table, exists.Step());
-  if (!has_table) return absl::OkStatus();
-  unsent_ = false;
-  ASSIGN_OR_RETURN(Statement batches,
-                   Make("SELECT first, last, state, coalesce(worker, ''), coalesce(lease, 0) FROM "
-                        "{db}.lm_job_batches WHERE job = ? AND state <> 'ended' ORDER BY first"));
-  batches.Bind(1, job_.name);
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, batches.Step());
-    if (!row) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const std::string state, batches.Text(2));
-    ASSIGN_OR_RETURN(const std::string worker, batches.Text(3));
-    const bool sent = state == "submitted";
-    // Of one that is being made the server has no more than a file, if that: where its maker is
-    // gone, who goes on with it leaves out what has been answered.
-    const bool has_maker = !worker.empty() && !JobWorker::IsGone(worker) &&
-                           batches.Integer(4) >= absl::ToUnixMillis(absl::Now());
-    if (state == "making" && !has_maker) continue;
-    unsent_ |= !sent && !has_maker;
-    submitted_.push_back({batches.Integer(0), batches.Integer(1)});
-  }
-}
-
-bool JobStore::IsSubmitted(int64_t number) const {
-  return std::any_of(submitted_.begin(), submitted_.end(), [number](const Range& range) {
-    return range.first <= number && number <= range.last;
-  });
-}
-
-std::vector<JobStore::Range> JobStore::Free(int64_t last) const {
-  std::vector<Range> free;
-  int64_t first = 0;
-  for (const Range& range : submitted_) {
-    if (range.first > first) free.push_back({first, std::min(range.first - 1, last)});
-    first = std::max(first, range.last + 1);
-  }
-  if (first <= last) free.push_back({first, last});
-  return free;
-}
-
-absl::StatusOr<int64_t> JobStore::CountSubmitted() {
-  RETURN_IF_ERROR(ReadSubmitted());
-  if (submitted_.empty()) return 0;
-  ASSIGN_OR_RETURN(
-      Statement count,
-      Make("SELECT (SELECT count(*) FROM {db}.lm_job_rows WHERE job = ?1 AND state = 'waiting' AND "
-           "number BETWEEN ?2 AND ?3) - (SELECT count(*) FROM {db}.lm_job_rows WHERE job = ?1 AND "
-           "state = 'waiting' AND number BETWEEN ?2 AND ?3 AND vanished IS NOT NULL)"));
-  int64_t submitted = 0, first = 0;
-  for (const Range& range : submitted_) {  // ranges that somebody wrote may overlap
-    first = std::max(first, range.first);
-    count.Bind(1, job_.name).Bind(2, first).Bind(3, range.last);
-    RETURN_IF_ERROR(count.Step().status());
-    submitted += count.Integer(0);
-    count.Reset();
-    first = std::max(first, range.last + 1);
-  }
-  return submitted;
-}
-
 absl::Status JobStore::TellSubmitted() {
   return database_.Transact([this]() -> absl::Status {
     ASSIGN_OR_RETURN(const JobCounts counts, Counts());
-    const int64_t left = counts.waiting;
-    if (counts.submitted == 0 && left == 0) return absl::OkStatus();
-    return End(
-        /*over=*/false,
-        counts.submitted == 0
-            ? absl::StrCat("stopped: no batch is under way; ", left, " of ", counts.total(),
-                           " rows are left for lm_run() or another batch")
-            : absl::StrCat("submitted: ", counts.submitted, " of ", counts.total(),
-                           " rows are in batches of a server (lm_batch_poll",
-                           unsent_ ? "; of some it is not known whether the server has begun "
-                                     "them, and lm_batch_submit goes on with those"
-                                   : "",
-                           "); ", left, " others wait"));
+    if (counts.submitted == 0 && counts.waiting == 0) return absl::OkStatus();
+    return End(/*over=*/false, submitted_.Told(counts));
   });
 }
 
@@ -588,7 +513,7 @@ absl::StatusOr<JobCounts> JobStore::Counts() {
       result.stranger = std::move(state);
     }
   }
-  ASSIGN_OR_RETURN(result.submitted, CountSubmitted());
+  ASSIGN_OR_RETURN(result.submitted, submitted_.Count(job_.name));
   result.waiting -= result.submitted;
   return result;
 }

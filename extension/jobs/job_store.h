@@ -36,28 +36,14 @@
 #include "absl/time/time.h"
 #include "extension/host/statement.h"
 #include "extension/jobs/job_answer.h"
+#include "extension/jobs/job_counts.h"
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_plan.h"
 #include "extension/jobs/job_question.h"
 #include "extension/jobs/job_worker.h"
+#include "extension/jobs/submitted_rows.h"
 
 namespace lm {
-
-struct JobCounts {
-  int64_t waiting = 0;
-  int64_t submitted = 0;  // that wait, and are in a batch of a server (BatchStore)
-  int64_t running = 0;
-  int64_t done = 0;
-  int64_t failed = 0;
-  int64_t unknown = 0;   // rows whose state is none of these
-  int64_t awaited = 0;   // of those that run, the ones that this store's run is to wait for
-  std::string stranger;  // a state that is none of these
-
-  // Rows that the query gives no more are in none of these.
-  int64_t vanished = 0;
-
-  int64_t total() const { return waiting + submitted + running + done + failed + unknown; }
-};
 
 // One worker's view of one job. Methods are to be called inside JobDatabase::Transact, unless they
 // say that they begin a transaction themselves. Not thread-safe.
@@ -113,13 +99,8 @@ class JobStore {
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
   // clock, or for as long as a `lease` has by this process's.
   absl::Status Recover(absl::Time now, absl::Duration lease);
-  // Finds out which rows are in a batch of a server that has not ended; Claim and Counts do, too.
-  // They wait, and are nobody's to claim: until a batch has ended, its server may answer all that
-  // is between its first row and its last.
-  absl::Status ReadSubmitted();
-  bool IsSubmitted(int64_t number) const;
-  // Writes down, as the job's status, how many there are, or that rows wait and are in no batch.
-  // Begins a transaction.
+  // Writes down, as the job's status, how many rows are in batches of a server, or that rows wait
+  // and are in none. Begins a transaction.
   absl::Status TellSubmitted();
   // Lets failed rows wait again, but those that have vanished or are in a batch. They keep the
   // answers that the target has refused.
@@ -144,19 +125,13 @@ class JobStore {
   static absl::StatusOr<JobRow> RowOf(const Statement& row);
 
  private:
-  explicit JobStore(JobDatabase* database) : database_(*database) {}
+  explicit JobStore(JobDatabase* database) : database_(*database), submitted_(database) {}
 
   static constexpr size_t kMostOrdered = 4096;
   static constexpr size_t kMostOrderedBytes = 16 << 20;  // of prompts
 
   absl::Status Load(absl::string_view name);
   absl::Status OrderWaiting();
-  struct Range {
-    int64_t first, last;
-  };
-  // The numbers up to `last` that are in no batch.
-  std::vector<Range> Free(int64_t last) const;
-  absl::StatusOr<int64_t> CountSubmitted();
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.
   absl::Status Reasoned(absl::Status status) const;
@@ -185,8 +160,7 @@ class JobStore {
   std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what the target said
   absl::Status broken_;
 
-  std::vector<Range> submitted_;          // in the order of their beginnings
-  bool unsent_ = false;                   // some of them may not have come to the server
+  SubmittedRows submitted_;
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on
   std::unordered_set<int64_t> answered_;  // of those, the ones it is done with
