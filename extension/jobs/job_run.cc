@@ -25,6 +25,10 @@ constexpr absl::Duration kPollForOthers = absl::Milliseconds(100);
 constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // What the end of an interrupted statement may take.
 constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
+// What the probe asks where no row has been answered, and how long its answer may be: some servers
+// take no fewer tokens.
+constexpr char kProbe[] = "Hello.";
+constexpr int32_t kProbeTokens = 16;
 
 // Whether the model's server has thought about the prompt.
 bool IsAnswered(const Generation& generation) {
@@ -123,6 +127,7 @@ JobRun::~JobRun() {
 }
 
 int64_t JobRun::CountAnswered() {
+  HearProbe();
   int64_t answered = 0;
   for (auto row = rows_.begin(); row != rows_.end();) {
     const auto at = row++;
@@ -133,13 +138,13 @@ int64_t JobRun::CountAnswered() {
     if (heard || Hear(*at)) {
       ++answered;
     } else {
-      held_.push_back({at->number, at->trouble, at->answer.answer().generation.status});
+      held_.push_back({at->number, std::move(at->trouble)});
       rows_.erase(at);
     }
   }
   for (Row& row : rows_) {
     if (row.answer.submitted()) continue;
-    if (IsHeldBack(row) || !trouble_.MayAsk(absl::Now())) break;
+    if (IsHeldBack(row) || trouble_.any()) break;
     // A full queue of the engine may have room again; a budget has once an answer has come.
     const bool refused = !row.answer.over_budget().ok();
     if (refused && num_collected_ == collected_when_refused_) break;
@@ -149,7 +154,6 @@ int64_t JobRun::CountAnswered() {
     }
     row.heard = row.answer.answered();  // it needed no model
     answered += row.heard;
-    if (!row.heard) trouble_.Asked();
   }
   return answered;
 }
@@ -157,44 +161,65 @@ int64_t JobRun::CountAnswered() {
 bool JobRun::Hear(Row& row) {
   const Generation& generation = row.answer.answer().generation;
   if (TroubleOf(generation.status) != Trouble::kNone) {
-    row.settled = !trouble_.Met(row.number, &row.trouble, generation.status, absl::Now());
+    row.settled = !trouble_.Met(&row.trouble, generation.status, absl::Now());
     return row.settled;
   }
-  if (IsAnswered(generation)) {
-    trouble_.Answered();
-  } else {
-    trouble_.Ended();
-  }
+  if (IsAnswered(generation)) trouble_.Answered();
   return true;
 }
 
+void JobRun::HearProbe() {
+  if (!probe_.has_value()) return;
+  probe_->Collect();
+  if (probe_->submitted() && !probe_->answered()) return;
+  const Generation& generation = probe_->answer().generation;
+  if (TroubleOf(generation.status) == Trouble::kNone && IsAnswered(generation)) {
+    trouble_.Answered();
+  } else {
+    trouble_.ProbeFailed(generation.status, absl::Now());
+  }
+  probe_.reset();
+}
+
 bool JobRun::IsUnderWay() {
-  return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
-    return row.answer.submitted() && !row.answer.answered();
-  });
+  return probe_.has_value() || std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
+           return row.answer.submitted() && !row.answer.answered();
+         });
 }
 
 absl::Status JobRun::AskAgain() {
-  // What waits for a place with the engine has not failed yet, and tells more.
-  const bool first = trouble_.any() && !rows_.empty();
-  while (!first && !held_.empty() && trouble_.MayAsk(absl::Now())) {
-    const Held held = held_.front();
+  if (trouble_.any()) return AskProbe();
+  while (!held_.empty()) {
+    Held held = std::move(held_.front());
     held_.pop_front();
     ASSIGN_OR_RETURN(std::optional<JobRow> row, store_->Claimed(held.number));
-    if (!row.has_value()) {
-      trouble_.Forget(held.number);
-      continue;
-    }
-    Add(*std::move(row), held.trouble);
-    if (trouble_.any()) break;
+    if (row.has_value()) Add(*std::move(row), std::move(held.trouble));
   }
   return absl::OkStatus();
 }
 
+absl::Status JobRun::AskProbe() {
+  if (probe_.has_value() || !trouble_.MayProbe(absl::Now())) return absl::OkStatus();
+  JobRow probe{.prompt = kProbe};
+  if (parts_ == nullptr) {
+    ASSIGN_OR_RETURN(std::optional<JobRow> known, store_->AnyAnswered());
+    if (known.has_value()) probe = *std::move(known);
+  }
+  if (probe.system.ok() && !probe.system->has_value()) probe.system = SystemOfJob();
+  CallOptions options = *call_;
+  GenerationOptions& generation = options.generation;
+  generation.cache = false;
+  generation.n = 0;
+  generation.max_tokens = std::min(generation.max_tokens, kProbeTokens);
+  probe_.emplace(RowPrompt{.prompt = std::move(probe.prompt),
+                           .system = std::move(probe.system),
+                           .options = std::make_shared<const CallOptions>(std::move(options))});
+  probe_->Submit();
+  return absl::OkStatus();
+}
+
 int64_t JobRun::Wanted(int64_t left) const {
-  if (!trouble_.any()) return std::max<int64_t>(options_.chunk - left, 0);
-  // One more, to be asked instead of those that have failed.
-  return left == static_cast<int64_t>(held_.size()) && trouble_.MayAsk(absl::Now());
+  return trouble_.any() ? 0 : std::max<int64_t>(options_.chunk - left, 0);
 }
 
 // With a budget, texts that are read in parts come one after the other: of many that have begun
@@ -208,7 +233,7 @@ bool JobRun::IsHeldBack(const Row& row) const {
 
 bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
   if (num_answered >= std::max<int64_t>(options_.chunk / 2, 1)) return true;
-  if (trouble_.any() && rows_.empty() && trouble_.MayAsk(now)) return true;
+  if (num_answered > 0 && trouble_.MayProbe(now)) return true;
   if (!held_.empty()) return now - last_commit_ >= kCommitInterval;
   if (rows_.empty()) return now - last_commit_ >= kPollForOthers;
   return num_answered == static_cast<int64_t>(rows_.size()) ||
@@ -367,24 +392,6 @@ absl::Status JobRun::StopForTarget() {
 absl::Status JobRun::StopForTrouble() {
   const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
   if (over.ok()) return over;
-  if (trouble_.IsOfItsRows()) {
-    // Another is asked first.
-    if (!rows_.empty() || held_.empty() || !none_waits_) return absl::OkStatus();
-    const Held held = held_.front();
-    held_.pop_front();
-    ASSIGN_OR_RETURN(const std::optional<JobRow> row, store_->Claimed(held.number));
-    trouble_.Answered();  // the others have one more try
-    if (!row.has_value()) return absl::OkStatus();
-    const JobAsked asked = question_->Of(*row);
-    rows_.push_back(
-        {row->number,
-         asked,
-         PendingAnswer({.options = call_}, RowAnswer{.generation = {.status = held.why}}),
-         {},
-         /*heard=*/true,
-         /*settled=*/true});
-    return absl::OkStatus();
-  }
   const std::string why(over.message());
   RETURN_IF_ERROR(Stop(why, Others::kGoBackUntried).status());
   return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why,
@@ -399,7 +406,8 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     const int64_t answered = CountAnswered();
     if (const std::string why = BudgetsEnd(absl::Now()); !why.empty()) return Stop(why);
     RETURN_IF_ERROR(StopForTrouble());
-    if (!trouble_.any()) RETURN_IF_ERROR(AskAgain());
+    // What has come is committed before: the probe may be one of those.
+    if (!trouble_.any() || answered == 0) RETURN_IF_ERROR(AskAgain());
     if (!IsTimeToCommit(answered, absl::Now())) {
       const WaitingFor waiting(work_.get(), trouble_.any()  ? "network"
                                             : rows_.empty() ? "others"
@@ -410,7 +418,6 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     RETURN_IF_ERROR(Commit(std::nullopt, Others::kStay));
     if (!store_->broken().ok()) return StopForTarget();
     if (failed_ > max_errors_) return StopForErrors();
-    if (trouble_.any()) RETURN_IF_ERROR(AskAgain());
     // The end is always reported; until then, not too often.
     const absl::Time now = absl::Now();
     const bool due = now - last_report_ >= options_.progress;

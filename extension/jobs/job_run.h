@@ -91,7 +91,6 @@ class JobRun {
   struct Held {
     int64_t number;
     RowTrouble trouble;
-    absl::Status why;
   };
 
   JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user);
@@ -107,9 +106,12 @@ class JobRun {
   int64_t CountAnswered();
   // What an answer of the model's says of it. False where the row is to be asked again.
   bool Hear(Row& row);
-  // Asks rows that are held again: all of them, or one where there is trouble yet.
+  // Asks rows that are held again, or the probe where there is trouble yet.
   absl::Status AskAgain();
-  // Whether the model is at any row.
+  absl::Status AskProbe();
+  // What the probe's answer says of the model, if it has come.
+  void HearProbe();
+  // Whether the model is at any row, or at the probe.
   bool IsUnderWay();
   // How many rows are to be claimed, of which `left` are not answered yet.
   int64_t Wanted(int64_t left) const;
@@ -133,8 +135,7 @@ class JobRun {
   absl::StatusOr<JobProgress> Stop(const std::string& why, Others others = Others::kGoBack);
   // The error of a run whose target takes no answer any more, after the same.
   absl::Status StopForTarget();
-  // The error of a run that has nobody to answer it, after the same; OK where there is no need, or
-  // it was one row's failure.
+  // The error of a run that has nobody to answer it, after the same; OK where there is no need.
   absl::Status StopForTrouble();
   // The error of a run in which more rows have failed than max_errors, after the same.
   absl::Status StopForErrors();
@@ -155,6 +156,7 @@ class JobRun {
   std::list<Row> rows_;   // claimed by this run
   std::list<Held> held_;  // likewise
   JobTrouble trouble_;
+  std::optional<PendingAnswer> probe_;
   int64_t failed_ = 0;  // by this run
   int64_t cached_ = 0;
   int64_t tokens_out_ = 0;

@@ -423,6 +423,19 @@ absl::StatusOr<std::optional<JobRow>> JobStore::Claimed(int64_t number) {
   return found;
 }
 
+absl::StatusOr<std::optional<JobRow>> JobStore::AnyAnswered() {
+  ASSIGN_OR_RETURN(
+      Statement row,
+      Make(absl::StrCat("SELECT ", kRowColumns,
+                        " FROM {db}.lm_job_rows WHERE number = (SELECT number FROM (SELECT number, "
+                        "length(prompt) AS length FROM {db}.lm_job_rows WHERE job = ?1 AND "
+                        "state = 'done' AND finish IS NOT NULL LIMIT 100) ORDER BY length LIMIT "
+                        "1)")));
+  ASSIGN_OR_RETURN(const bool there, row.Bind(1, job_.name).Step());
+  if (!there) return std::nullopt;
+  return RowOf(row);
+}
+
 absl::Status JobStore::Release(bool untried) {
   ASSIGN_OR_RETURN(Statement release,
                    Make("UPDATE {db}.lm_job_rows SET state = 'waiting', worker = NULL, "

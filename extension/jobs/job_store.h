@@ -94,6 +94,9 @@ class JobStore {
   // A row that this worker has claimed, once more; nullopt where it is not its any more. Needs no
   // transaction.
   absl::StatusOr<std::optional<JobRow>> Claimed(int64_t number);
+  // A row that has been answered, and is short among them; nullopt where there is none. Needs no
+  // transaction.
+  absl::StatusOr<std::optional<JobRow>> AnyAnswered();
   // Gives back what this worker has claimed; with `untried` as if it never had.
   absl::Status Release(bool untried = false);
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own

@@ -98,7 +98,8 @@
 //
 // What all rows would meet is no row's failure: a server that cannot be reached, or fails at every
 // row, a key or an account that is refused. The run ends with an error then, and its rows wait as
-// if it had not claimed them; of an outage only once `outage_seconds` are over (job_trouble.h).
+// if it had not claimed them; of an outage only once `outage_seconds` are over. A row fails for
+// itself where the server goes on to answer others, or the run's probe (job_trouble.h).
 //
 // options of the run:
 //   chunk       rows under way and not committed; 128. Commits come with every half of it, or

@@ -43,9 +43,10 @@
 --
 -- What is no row's fault fails none: where a model's server is gone, fails at every row, refuses the key (401, 403) or is paid no
 -- more (402, 429 with insufficient_quota), the run ends with an error that says so, the rows wait, and the next run goes on with
--- them. An outage is waited for first: one row is asked again after ever longer pauses (`hint` says it), until `outage_seconds` are
--- over. A row that fails again while others are answered fails alone; so does one that is tried again and fails as it did before,
--- and the last few of many.
+-- them. An outage is waited for first (`hint` says it), until `outage_seconds` are over. Whose fault it is a probe tells: where no
+-- other row has an answer, the server is asked something small, a short row that it has answered before ("Hello." where there is none),
+-- for 16 tokens at most. A row that fails three times while others, or the probe, are answered in between fails for itself; so does one
+-- that is tried again and fails as it did before.
 --
 -- An answer that the target refuses (a constraint, a trigger) is its row's failure, and kept in lm_job_rows.value. A target that can
 -- take none (a table or column of it was dropped) ends the run with an error; the answers that have come are kept, their rows wait.

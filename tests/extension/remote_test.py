@@ -899,9 +899,43 @@ class JobTroubleTest(RemoteCase):
                 self.assertEqual(set(errors), set(bad))
                 for text, (_, _, pattern) in bad.items():
                     self.assertIn(pattern, errors[text])
-        # The only row there is.
-        server = self.server(answer=refused(500, "cannot do that one"))
-        self.assertEqual(self.end(self.job(server, rows=1, retries=0), outage_seconds=1), (1, 0, 1))
+
+    def test_rows_that_are_refused_and_nothing_else(self):
+        """However many they are: what else the server answers tells that it is not the server."""
+        for code in (403, 500):
+            for bad in (range(1, 41), range(11, 41), [1]):
+                with self.subTest(code=code, bad=bad):
+                    texts = {f"note {i}" for i in bad}
+                    server = self.server(answer=lambda body: refused(code, "flagged")(body) if body["messages"][-1]["content"] in texts else "fine")
+                    rows = max(bad)
+                    db = self.job(server, rows, retries=0)
+                    self.assertEqual(self.end(db, outage_seconds=60), (rows, rows - len(bad), len(bad)))
+                    self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE error LIKE '%flagged%' AND attempts = 1"), len(bad))
+                    self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
+                    # Three times each, and a probe or two in between.
+                    self.assertLess(len(server.requests), rows + 2 * len(bad) + 5)
+                    probes = [body for body in server.requests if body.get("max_tokens", 256) == 16]
+                    self.assertEqual({body["messages"][-1]["content"] for body in probes} - {f"note {i}" for i in range(1, 11)} - {"Hello."}, set())
+
+    def test_rows_that_are_left_by_a_run_that_was_stopped(self):
+        server = self.server()
+        good, bad = server.answer, {f"note {i}" for i in range(11, 41)}
+        server.answer = lambda body: refused(403, "flagged")(body) if body["messages"][-1]["content"] in bad else good(body)
+        db = self.job(server, retries=0)
+        db.execute("UPDATE lm_jobs SET query = query || ' LIMIT 10'")
+        self.assertEqual(self.end(db), (10, 10, 0))
+        db.execute("UPDATE lm_jobs SET query = replace(query, ' LIMIT 10', ''), total = NULL")
+        # The key is gone in the middle of the trouble, and is there again.
+        flagged = server.answer
+        server.answer = refused(403, "no such key")
+        self.assertEqual(self.stops(db, "HTTP 403: no such key", refresh=True), {"done": 10, "waiting": 30})
+        self.assertEqual(self.stops(db, "HTTP 403: no such key"), {"done": 10, "waiting": 30})
+        server.answer = flagged
+        self.assertEqual(self.end(db), (40, 10, 30))
+
+    def test_the_only_row_of_a_server_that_fails(self):
+        db = self.job(self.server(answer=refused(500, "out of order")), rows=1, retries=0)
+        self.assertEqual(self.stops(db, "HTTP 500: out of order", outage_seconds=1), {"waiting": 1})
 
     def test_rows_that_fail_again(self):
         """Tried again, they fail for what they failed for, and the job is done."""
