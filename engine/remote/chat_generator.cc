@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/digest.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_request.h"
@@ -26,6 +27,7 @@ namespace lm {
 namespace {
 
 constexpr size_t kMostGrammars = 32;
+constexpr size_t kMostTold = 4096;
 constexpr char kUnknownTokens[] =
     "the tokens of a model on the network are not known here, unless its option tokenizer names a "
     "GGUF file, or a directory, that has them";
@@ -205,11 +207,26 @@ absl::StatusOr<int64_t> ChatGenerator::CountTokens(const TextRequest& request) c
     return static_cast<int64_t>(tokens.size());
   }
   if (!is_plain) return GuessTokens(bytes);
-  ASSIGN_OR_RETURN(const std::optional<int64_t> told,
-                   AskForTokens(network_, urls_, server_->model(), options_, request.prompt));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> told, Told(request.prompt));
   if (told.has_value()) return *told;
   return absl::FailedPreconditionError(
       absl::StrCat(kUnknownTokens, "; by its bytes the text has some ", GuessTokens(bytes)));
+}
+
+absl::StatusOr<std::optional<int64_t>> ChatGenerator::Told(absl::string_view text) const {
+  std::string digest = DigestOf(text).Hex();
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto known = told_.find(digest);
+    if (known != told_.end()) return known->second;
+  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> told,
+                   AskForTokens(network_, urls_, server_->model(), options_, text));
+  if (!told.has_value()) return told;
+  absl::MutexLock lock(&mutex_);
+  if (told_.size() >= kMostTold) told_.clear();
+  told_.emplace(std::move(digest), *told);
+  return told;
 }
 
 absl::StatusOr<std::shared_ptr<Request>> ChatGenerator::Submit(

@@ -3,7 +3,9 @@
 #define LM_ENGINE_REMOTE_CHAT_GENERATOR_H_
 
 #include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,9 @@ class ChatGenerator : public RemoteGenerator {
   // Null where there is no constraint.
   absl::StatusOr<std::shared_ptr<const Grammar>> GrammarOf(
       const AnswerConstraint& constraint) const;
+  // How many tokens a plain text has, as the server says, or has said before; nullopt where it does
+  // not tell.
+  absl::StatusOr<std::optional<int64_t>> Told(absl::string_view text) const;
   // Counts the tokens, and cuts what is too long. REQUIRES: text_ != nullptr.
   absl::Status Fit(RequestSpec* spec) const;
 
@@ -67,6 +72,7 @@ class ChatGenerator : public RemoteGenerator {
   // Compiled constraints, the last used first.
   mutable std::list<std::pair<AnswerConstraint, std::shared_ptr<const Grammar>>> grammars_
       ABSL_GUARDED_BY(mutex_);
+  mutable std::map<std::string, int64_t> told_ ABSL_GUARDED_BY(mutex_);  // by the texts' digests
 };
 
 }  // namespace lm

@@ -9,6 +9,19 @@ namespace {
 
 // Control tokens that a model adds to a text. A server that tells of more is not believed.
 constexpr int64_t kMostAdded = 8;
+// A text of so few bytes says nothing of others.
+constexpr int64_t kLeastTelling = 256;
+// By how much texts may differ that are like one another: beyond an eighth they do not; and most of
+// those that are cut where the last one had its tokens fit.
+constexpr int64_t kUncertain = 8;
+constexpr double kShorter = 0.98;
+
+// Tokens that are about as long as one another.
+std::vector<size_t> Even(size_t bytes, size_t tokens) {
+  std::vector<size_t> sizes(tokens);
+  for (size_t i = 0; i < tokens; ++i) sizes[i] = bytes * (i + 1) / tokens - bytes * i / tokens;
+  return sizes;
+}
 
 }  // namespace
 
@@ -18,12 +31,27 @@ GeneratorSizes::GeneratorSizes(const Generator& generator)
 absl::StatusOr<std::vector<size_t>> GeneratorSizes::Of(absl::string_view text) const {
   if (tokenizer_ != nullptr) return TokenizerSizes(*tokenizer_).Of(text);
   ASSIGN_OR_RETURN(const int64_t asked, Ask(text));
-  const size_t tokens = static_cast<size_t>(asked);
-  std::vector<size_t> sizes(tokens);
-  for (size_t i = 0; i < tokens; ++i) {
-    sizes[i] = text.size() * (i + 1) / tokens - text.size() * i / tokens;
+  return Even(text.size(), static_cast<size_t>(asked));
+}
+
+absl::StatusOr<std::vector<size_t>> GeneratorSizes::ToCut(absl::string_view text,
+                                                          int64_t most) const {
+  if (tokenizer_ == nullptr && bytes_per_token_ > 0) {
+    ASSIGN_OR_RETURN(const int64_t about, About(text));
+    if (IsMore(about, most)) {
+      return Even(text.size(), static_cast<size_t>(static_cast<double>(about) / kShorter));
+    }
   }
-  return sizes;
+  return Of(text);
+}
+
+absl::StatusOr<int64_t> GeneratorSizes::About(absl::string_view text) const {
+  if (tokenizer_ != nullptr || bytes_per_token_ == 0) return AtMost(text, INT64_MAX);
+  return static_cast<int64_t>(static_cast<double>(text.size()) / bytes_per_token_);
+}
+
+bool GeneratorSizes::IsMore(int64_t about, int64_t most) const {
+  return about > (bytes_per_token_ > 0 ? most + most / kUncertain : most);
 }
 
 absl::StatusOr<int64_t> GeneratorSizes::AtMost(absl::string_view text, int64_t enough) const {
@@ -41,11 +69,18 @@ absl::StatusOr<int64_t> GeneratorSizes::Ask(absl::string_view text) const {
   if (counts_) {
     const absl::StatusOr<int64_t> told =
         generator_.CountTokens({.task = Task::kScore, .prompt = text});
-    if (told.ok()) return std::min(*told, bytes + kMostAdded);
+    if (told.ok()) {
+      const int64_t tokens = std::min(*told, bytes + kMostAdded);
+      if (bytes >= kLeastTelling && tokens > 0) {
+        bytes_per_token_ = static_cast<double>(bytes) / static_cast<double>(tokens);
+      }
+      return tokens;
+    }
     // It has no such question, or will not answer it about this text.
     const absl::Status& why = told.status();
     if (!absl::IsFailedPrecondition(why) && !absl::IsInvalidArgument(why)) return told;
     counts_ = false;
+    bytes_per_token_ = 0;
   }
   return bytes;
 }

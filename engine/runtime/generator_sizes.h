@@ -34,10 +34,19 @@ class GeneratorSizes : public TokenSizes {
   // Errors: those of the tokenizer; Cancelled where a server is asked, and the thread's scope
   // (checkpoint.h) interrupted; and what else comes of asking it.
   absl::StatusOr<std::vector<size_t>> Of(absl::string_view text) const override;
+  // No server is asked of a text that IsMore(); its tokens are then a little shorter than those of
+  // the last one that was counted.
+  absl::StatusOr<std::vector<size_t>> ToCut(absl::string_view text, int64_t most) const override;
 
   // As many tokens as a plain text has, or more where that is `enough` or less: of a text of no
   // more bytes no server is asked.
   absl::StatusOr<int64_t> AtMost(absl::string_view text, int64_t enough) const;
+
+  // As many tokens as a text has; where they are not known here, about so many, as the last text
+  // had that the server has counted, and before that one for each byte.
+  absl::StatusOr<int64_t> About(absl::string_view text) const;
+  // Whether a text of About() so many has more than `most`.
+  bool IsMore(int64_t about, int64_t most) const;
 
  private:
   // As its server tells, or as many as it has bytes.
@@ -46,6 +55,7 @@ class GeneratorSizes : public TokenSizes {
   const Generator& generator_;
   const Tokenizer* const tokenizer_;  // null: not known here
   mutable bool counts_ = true;
+  mutable double bytes_per_token_ = 0;  // of the last text that a server has counted; 0: none
 };
 
 }  // namespace lm

@@ -61,7 +61,10 @@ absl::StatusOr<Reach> FindReach(const TokenSizes& sizes, absl::string_view text,
   for (size_t window = kBytesPerToken * max_tokens;; window *= 2) {
     const size_t end =
         window < text.size() - begin ? CharacterBreak(text, begin, begin + window) : text.size();
-    ASSIGN_OR_RETURN(const std::vector<size_t> tokens, sizes.Of(text.substr(begin, end - begin)));
+    // Where it is cut is counted again; a beginning need not be counted for that.
+    ASSIGN_OR_RETURN(
+        const std::vector<size_t> tokens,
+        sizes.ToCut(text.substr(begin, end - begin), end == text.size() ? max_tokens : 0));
     if (tokens.size() <= static_cast<size_t>(max_tokens)) {
       if (end == text.size()) return Reach{end, true, static_cast<int32_t>(tokens.size())};
       continue;

@@ -23,6 +23,12 @@ class TokenSizes {
   // The bytes of each token of a plain text, in their order; of those that only are counted
   // somewhere, about so many each.
   virtual absl::StatusOr<std::vector<size_t>> Of(absl::string_view text) const = 0;
+  // The same of a text that is to be cut where it has more than `most` tokens. Of one that has
+  // surely more, about so many bytes each will do, where counting costs something.
+  virtual absl::StatusOr<std::vector<size_t>> ToCut(absl::string_view text, int64_t most) const {
+    (void)most;
+    return Of(text);
+  }
 };
 
 // As Tokenizer::EncodePlain makes them.

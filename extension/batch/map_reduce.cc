@@ -122,11 +122,10 @@ absl::Status MapReduce::AddTo(sqlite3* db, size_t number, absl::string_view text
     stages_.push_back(std::move(stage));
   }
   Stage& stage = *stages_[number];
-  // Of pieces that go one by one no server is asked.
-  ASSIGN_OR_RETURN(const int64_t tokens, sizes_.AtMost(text, INT64_MAX));
+  ASSIGN_OR_RETURN(const int64_t tokens, sizes_.About(text));
   stage.tokens += tokens;
   absl::StrAppend(&stage.text, stage.text.empty() ? "" : "\n\n", text);
-  if (stage.tokens <= stage.part_tokens) return absl::OkStatus();
+  if (!sizes_.IsMore(stage.tokens, stage.part_tokens)) return absl::OkStatus();
   return SubmitParts(db, number, /*rest=*/false);
 }
 
@@ -149,6 +148,10 @@ absl::Status MapReduce::SubmitParts(sqlite3* db, size_t number, bool rest) {
   Stage& stage = *stages_[number];
   absl::string_view text = stage.text;
   while (total_.status.ok() && !text.empty()) {
+    if (!rest && !sizes_.exact()) {
+      ASSIGN_OR_RETURN(stage.tokens, sizes_.About(text));
+      if (!sizes_.IsMore(stage.tokens, stage.part_tokens)) break;
+    }
     const bool full = !stage.answers.HasRoom();
     // Answers are a quarter of what they are about at most: they may all be under way.
     if (full && db == nullptr && number == 0) break;

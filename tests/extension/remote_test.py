@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import random
 import sqlite3
 import ssl
 import struct
@@ -663,6 +664,32 @@ class RemoteTest(RemoteCase):
         self.assertEqual([len(chunk.split()) for chunk, _ in chunks], [tokens for _, tokens in chunks])
         self.assertTrue(all(tokens <= 100 for _, tokens in chunks) and len(chunks) < 15, [tokens for _, tokens in chunks])
         self.assertEqual(db.execute("SELECT * FROM lm_chunks('a b c')").fetchall(), [(1, "a b c", 1, 3)])
+
+    def test_a_server_is_asked_for_few_counts(self):
+        """Some two for each part, however the text comes, and none twice."""
+        dice = random.Random(3)
+
+        def sentence():
+            return " ".join("".join(dice.choices("abcdefgh", k=dice.randint(2, 11))) for _ in range(dice.randint(5, 25))) + ". "
+        paragraphs = ["".join(sentence() for _ in range(dice.randint(2, 9))) for _ in range(160)]
+        words = "".join(paragraphs).split()
+
+        for sql, text in (("SELECT lm_summarize(?)", "\n\n".join(paragraphs)), ("SELECT lm_summarize_agg(value) FROM json_each(?)", json.dumps(paragraphs)),
+                          ("SELECT lm_agg(value, 'Sum up.') FROM json_each(?)", json.dumps(words))):
+            with self.subTest(sql=sql):
+                server = self.server(context=4096, answer=lambda body: f"said of {len(body['messages'][-1]['content'].split())}")
+                db = self.connect(server.url)
+                self.assertRegex(harness.value(db, sql, text), "^said of [0-9]+$")
+                counted = [body["prompt"] for body in server.requests if "prompt" in body]
+                parts = [body["messages"][-1]["content"] for body in server.requests if "messages" in body and "said of" not in str(body)]
+                self.assertEqual(sorted(" ".join(parts).split()), sorted(words))
+                self.assertTrue(4 <= len(parts) <= 8 and min(len(part.split()) for part in parts[:-1]) > 2000, [len(part.split()) for part in parts])
+                self.assertLessEqual(len(counted), 2 * len(parts), [len(text.split()) for text in counted])
+                self.assertEqual(len(counted), len(set(counted)))
+        # Of an instruction that is the same for all rows once.
+        before = len(server.requests)
+        db.execute("SELECT lm_summarize(value, json_object('instruction', ?)) FROM json_each('[1,2,3,4,5,6]')", ("In a few words. " * 40,)).fetchall()
+        self.assertEqual(len(server.requests) - before, 6 + 2)
 
     def test_texts_that_their_server_will_not_count(self):
         server = self.server(context=4096, counted=1000, answer=lambda body: "said")
