@@ -167,8 +167,9 @@ void ForeseenCalls::Look() {
     if (!call.under_way) return;
     --unseen;
     Collect(call);
-    // Those that another model is asked about are not in that order.
-    not_there += call.under_way && !call.pending.escalated();
+    // Those that another model is asked about are not in that order; texts in parts go on whatever
+    // is before them.
+    not_there += call.under_way && !call.pending.escalated() && !call.pending.in_parts();
   };
   auto enough = [&] { return unseen == 0 || not_there == kLookedAt; };
   while (unanswered_ != calls_.end() && unanswered_->pending.answered()) ++unanswered_;

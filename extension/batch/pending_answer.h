@@ -92,6 +92,8 @@ class PendingAnswer {
   // Why a budget was in the way of what was to be submitted last; OK where none was.
   const absl::Status& over_budget() const;
   bool submitted() const { return submitted_ || escalated_; }
+  // Whether it is read in parts, and has no answer yet: Collect() goes on with it.
+  bool in_parts() const { return parts_ != nullptr; }
   // Whether it is read in parts of which none is under way: the next one is refused so far.
   bool stuck() const;
   // Whether the answer is asked for, or given, by the model of RowPrompt::escalation.

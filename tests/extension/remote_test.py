@@ -691,6 +691,27 @@ class RemoteTest(RemoteCase):
         db.execute("SELECT lm_summarize(value, json_object('instruction', ?)) FROM json_each('[1,2,3,4,5,6]')", ("In a few words. " * 40,)).fetchall()
         self.assertEqual(len(server.requests) - before, 6 + 2)
 
+    def test_texts_in_parts_go_on_whatever_is_before_them(self):
+        last = threading.Event()
+
+        def answer(body):
+            text = body["messages"][-1]["content"]
+            number = int(text.split()[-1])
+            if "said" in text:
+                if number == 12:
+                    last.set()
+            elif number < 10:
+                last.wait(20)
+            return f"said {number}"
+        server = self.server(answer=answer)
+        db = self.connect(server.url, concurrency=64)
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT, y TEXT)")
+        db.executemany("INSERT INTO t VALUES (?, ?, NULL)", [(i, f"A text. {i}\n\n" * 9) for i in range(1, 13)])
+        begun = time.monotonic()
+        db.execute("UPDATE t SET y = lm_summarize(body, '{\"part_tokens\":10}')")
+        self.assertLess(time.monotonic() - begun, 15)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE y = 'said ' || id"), 12)
+
     def test_texts_that_their_server_will_not_count(self):
         server = self.server(context=4096, counted=1000, answer=lambda body: "said")
         db = self.connect(server.url)
