@@ -52,7 +52,7 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
                                 questions_.question().Of(row)));
   }
   if (others.empty()) return true;
-  RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {
+  RETURN_IF_ERROR(job_.store->Transact([&]() -> absl::Status {
     for (const auto& [number, answer] : others) {
       RETURN_IF_ERROR(rows_.Complete(number, answer).status());
     }

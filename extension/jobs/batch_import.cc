@@ -10,7 +10,9 @@
 namespace lm {
 namespace {
 
-constexpr int kLinesEach = 256;  // of a transaction
+// Of a transaction.
+constexpr size_t kLinesEach = 256;
+constexpr size_t kMostBytesEach = 16 << 20;
 constexpr size_t kMostLineBytes = 64 << 20;
 
 }  // namespace
@@ -63,8 +65,7 @@ absl::Status BatchImport::Open(std::unique_ptr<RandomAccessFile> file) {
   return absl::OkStatus();
 }
 
-absl::Status BatchImport::Apply(absl::string_view text, Taken* taken) {
-  const int64_t at = lines_->number();
+absl::Status BatchImport::Apply(int64_t at, absl::string_view text, Taken* taken) {
   const absl::StatusOr<BatchLine> line = ReadBatchLine(text);
   if (!line.ok()) {
     taken->Refuse(at, line.status().message());
@@ -121,16 +122,22 @@ absl::Status BatchImport::Apply(absl::string_view text, Taken* taken) {
 
 absl::StatusOr<bool> BatchImport::Advance() {
   if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
-  Taken taken;
+  std::vector<std::pair<int64_t, std::string>> lines;  // with their numbers
   bool more = true;
-  RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {
+  for (size_t bytes = 0; lines.size() < kLinesEach && bytes < kMostBytesEach;) {
+    absl::string_view line;
+    ASSIGN_OR_RETURN(more, lines_->Next(&line));
+    if (!more) break;
+    bytes += line.size();
+    lines.emplace_back(lines_->number(), line);
+  }
+  Taken taken;
+  RETURN_IF_ERROR(job_.store->Transact([&]() -> absl::Status {
+    taken = {};
     RETURN_IF_ERROR(job_.store->CheckThere());
-    for (int i = 0; i < kLinesEach && more; ++i) {
-      absl::string_view line;
-      ASSIGN_OR_RETURN(more, lines_->Next(&line));
-      if (!more) break;
+    for (const auto& [number, line] : lines) {
       ++taken.counts.lines;
-      if (!line.empty()) RETURN_IF_ERROR(Apply(line, &taken));
+      if (!line.empty()) RETURN_IF_ERROR(Apply(number, line, &taken));
     }
     return absl::OkStatus();
   }));

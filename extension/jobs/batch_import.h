@@ -64,7 +64,8 @@ class BatchImport {
  private:
   struct Taken;
 
-  absl::Status Apply(absl::string_view line, Taken* taken);
+  // The line of that number.
+  absl::Status Apply(int64_t at, absl::string_view text, Taken* taken);
   absl::Status Conclude();
 
   std::unique_ptr<FoundJob> own_job_;  // null: somebody else's

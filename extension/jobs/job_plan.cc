@@ -148,7 +148,9 @@ absl::StatusOr<JobChanges> JobPlan::Refresh(const Refreshed& now) {
   RETURN_IF_ERROR(IsPlanned(now.model, now.any_model).status());
   if (database_.own()) RETURN_IF_ERROR(Stage());
   Merge merge{now};
-  absl::Status status = database_.Transact([&]() -> absl::Status {
+  absl::Status status = now.transact([&]() -> absl::Status {
+    merge.changes = {};
+    merge.given.clear();
     RETURN_IF_ERROR(IsPlanned(now.model, now.any_model).status());
     RETURN_IF_ERROR(MergeAll(merge));
     RETURN_IF_ERROR(MarkVanished(merge));

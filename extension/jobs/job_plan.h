@@ -60,6 +60,8 @@ class JobPlan {
     JobQuestion question;    // what is asked now
     std::string model;       // its name
     bool any_model = false;  // whether it may be another than the job was begun with
+    // JobTarget::Transact.
+    absl::FunctionRef<absl::Status(absl::FunctionRef<absl::Status()>)> transact;
     // Has the target take the answer that a row has kept while the query did not give it.
     absl::FunctionRef<absl::Status(int64_t number)> take_again;
   };

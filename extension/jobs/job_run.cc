@@ -119,7 +119,7 @@ JobRun::~JobRun() {
   if (fork_guard_.forked() || (rows_.empty() && held_.empty())) return;
   // Without exceptions, and whatever comes of it: claims run out.
   const absl::Status committed =
-      Guarded([this] { return CommitOnce(kPatienceAtTheEnd, Others::kGoBack); });
+      Guarded([this] { return Commit(kPatienceAtTheEnd, Others::kGoBack); });
   if (committed.ok()) return;
   Guarded([this] {
     return database_->Transact([this] { return store_->Release(); }, kPatienceAtTheEnd);
@@ -248,20 +248,16 @@ absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
 }
 
 absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others others) {
-  for (;;) {
-    const size_t rolled_back = store_->num_rolled_back();
-    absl::Status committed = CommitOnce(patience, others);
-    if (committed.ok() || store_->num_rolled_back() == rolled_back) return committed;
-  }
-}
-
-absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others others) {
   std::vector<std::list<Row>::iterator> taken;
   std::vector<int64_t> written;
   std::vector<JobRow> claimed;
   int64_t failed = 0, cached = 0, tokens_out = 0;
-  RETURN_IF_ERROR(database_->Transact(
+  RETURN_IF_ERROR(store_->Transact(
       [&]() -> absl::Status {
+        taken.clear();
+        written.clear();
+        claimed.clear();
+        failed = cached = tokens_out = 0;
         RETURN_IF_ERROR(store_->CheckThere());
         for (auto row = rows_.begin(); row != rows_.end(); ++row) {
           if (!row->answer.Done()) continue;

@@ -121,7 +121,6 @@ class JobRun {
   // the first, which has only claims, others that hold a lock are waited for with patience.
   enum class Others { kStay, kGoBack, kGoBackUntried };
   absl::Status Commit(std::optional<absl::Duration> patience, Others others);
-  absl::Status CommitOnce(std::optional<absl::Duration> patience, Others others);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
   void Add(JobRow row, RowTrouble trouble = {});

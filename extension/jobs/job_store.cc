@@ -10,7 +10,6 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "extension/batch/pending_answer.h"
-#include "extension/host/given_statement.h"
 
 namespace lm {
 namespace {
@@ -41,6 +40,7 @@ absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const 
           .Refresh({.question = question,
                     .model = model,
                     .any_model = any_model,
+                    .transact = [this](absl::FunctionRef<absl::Status()> body) { return Transact(body); },
                     .take_again = [this](int64_t number) { return TakeAgain(number); }}));
   begun_ = true;
   return changes;
@@ -72,7 +72,8 @@ absl::Status JobStore::Prepare() {
   RETURN_IF_ERROR(
       InWordsOf("the job's query", Reasoned(JobPlan(&database_, &job_).PrepareQuery().status())));
   RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
-  return InWordsOf("the job's target", Reasoned(PrepareTarget()));
+  if (!job_.target.has_value()) return absl::OkStatus();
+  return InWordsOf("the job's target", Reasoned(target_.Prepare(*job_.target)));
 }
 
 absl::Status JobStore::Reasoned(absl::Status status) const {
@@ -129,21 +130,6 @@ absl::Status JobStore::Load(absl::string_view name) {
       "there is no job named '", name, "'",
       names.empty() ? ": INSERT INTO lm_jobs(name, query, target) makes one"
                     : absl::StrCat("; lm_jobs has '", absl::StrJoin(names, "', '"), "'")));
-}
-
-// Only what changes rows: a job comes with the database file, and is no way to more than that.
-absl::Status JobStore::PrepareTarget() {
-  if (!job_.target.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(target_, PrepareGivenChange(database_.db(), *job_.target));
-  RETURN_IF_ERROR(database_.CheckAllowed(*job_.target));
-  for (int i = 1; i <= sqlite3_bind_parameter_count(target_.get()); ++i) {
-    const char* name = sqlite3_bind_parameter_name(target_.get(), i);
-    const absl::string_view known = name != nullptr ? name + 1 : "";
-    if (known == "id" || known == "value" || known == "error") continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has the parameter ", name != nullptr ? name : "?", "; :id, :value and :error are known"));
-  }
-  return absl::OkStatus();
 }
 
 // Its rows have followed.
@@ -308,66 +294,16 @@ absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer, Outc
   return complete->Run();
 }
 
-absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
-  ASSIGN_OR_RETURN(Statement * owned,
-                   Prepared(&select_owned_, "SELECT id FROM {db}.lm_job_rows WHERE number = ?"));
-  ASSIGN_OR_RETURN(const bool there, owned->Bind(1, number).Step());
-  if (!there) return absl::InternalError("its row is gone");
-  const absl::Status& status = answer.generation.status;
-  const auto error = status.ok() ? std::nullopt : std::optional<std::string>(status.message());
-  // The same name behind two marks (:id, @id) is two parameters.
-  for (int i = 1; i <= sqlite3_bind_parameter_count(target_.get()); ++i) {
-    const absl::string_view name = sqlite3_bind_parameter_name(target_.get(), i) + 1;
-    const std::optional<std::string>& text = name == "value" ? answer.value : error;
-    if (name == "id") {
-      target_.Bind(i, owned->Value(0));
-    } else if (text.has_value()) {
-      target_.Bind(i, *text);
-    } else {
-      target_.BindNull(i);
-    }
-  }
-  owned->Reset();
-  return target_.Run();
-}
-
-absl::Status JobStore::Offer(int64_t number, const JobAnswer& answer, absl::Status* refused) {
-  if (!target_.prepared()) return absl::OkStatus();
-  if (!broken_.ok()) {
-    *refused = broken_;
-    return absl::OkStatus();
-  }
-  if (const auto known = rolled_back_.find(number); known != rolled_back_.end()) {
-    *refused = known->second;
-    return absl::OkStatus();
-  }
-  const int before = sqlite3_total_changes(database_.db());
-  absl::Status applied = InWordsOf("the job's target:", RunTarget(number, answer));
-  answers_taken_ += applied.ok();
-  rows_changed_ += sqlite3_total_changes(database_.db()) != before;
-  const bool of_row = absl::IsInvalidArgument(applied);
-  if (!of_row && !absl::IsInternal(applied) && !absl::IsPermissionDenied(applied)) return applied;
-  // One that rolled the transaction back has undone more than this row.
-  if (sqlite3_get_autocommit(database_.db()) != 0) {
-    if (of_row) rolled_back_.emplace(number, applied);
-    return applied;
-  }
-  // What can no more be prepared, or fails so, takes no other row's answer either.
-  if (!of_row || !PrepareGivenChange(database_.db(), *job_.target).ok()) broken_ = applied;
-  *refused = std::move(applied);
-  return absl::OkStatus();
-}
-
 absl::Status JobStore::TakeAgain(int64_t number) {
-  if (!target_.prepared()) return absl::OkStatus();
+  if (!job_.target.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(Statement kept, Make("SELECT value FROM {db}.lm_job_rows WHERE number = ?"));
   RETURN_IF_ERROR(kept.Bind(1, number).Step().status());
   JobAnswer answer;
   ASSIGN_OR_RETURN(answer.value, OptionalText(kept, 0));
   kept.Reset();
   absl::Status refused;
-  RETURN_IF_ERROR(Offer(number, answer, &refused));
-  RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(target_.Offer(number, answer, &refused));
+  RETURN_IF_ERROR(target_.broken());
   if (refused.ok()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       Statement fail,
@@ -379,8 +315,8 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
   ASSIGN_OR_RETURN(Statement * mine,
                    Prepared(&select_mine_,
                             "SELECT 1 FROM {db}.lm_job_rows "
-                            "WHERE number = ? AND job = ? AND worker = ? AND state = 'running'"));
-  mine->Bind(1, number).Bind(2, job_.name).Bind(3, worker_.name());
+                            "WHERE number = ? AND worker = ? AND state = 'running'"));
+  mine->Bind(1, number).Bind(2, worker_.name());  // whatever the job is called by now
   ASSIGN_OR_RETURN(const bool owned, mine->Step());
   mine->Reset();
   if (!owned) return Outcome::kLost;
@@ -399,10 +335,10 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
     written = WriteAnswer(number, answer, outcome);
   }
   RETURN_IF_ERROR(written);
-  if (answer.store) {
-    RETURN_IF_ERROR(Offer(number, answer, &answer.refused));
+  if (answer.store && job_.target.has_value()) {
+    RETURN_IF_ERROR(target_.Offer(number, answer, &answer.refused));
     if (!answer.refused.ok()) {
-      outcome = broken_.ok() ? Outcome::kFailed : Outcome::kKept;
+      outcome = target_.broken().ok() ? Outcome::kFailed : Outcome::kKept;
       RETURN_IF_ERROR(WriteAnswer(number, answer, outcome));
     }
   }

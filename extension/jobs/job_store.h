@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(database, "label"));
 //   RETURN_IF_ERROR(store->Prepare());
 //   RETURN_IF_ERROR(store->Plan(model));                               // once for each job
-//   database->Transact([&] {
+//   store->Transact([&] {
 //     RETURN_IF_ERROR(store->CheckThere());                            // a job may go, too
 //     store->Complete(row, answer); ...                                // what has been answered
 //     return store->Claim(64, lease, &rows);                           // what is to be done next
@@ -30,6 +30,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -40,13 +41,15 @@
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_plan.h"
 #include "extension/jobs/job_question.h"
+#include "extension/jobs/job_target.h"
 #include "extension/jobs/job_worker.h"
 #include "extension/jobs/submitted_rows.h"
 
 namespace lm {
 
-// One worker's view of one job. Methods are to be called inside JobDatabase::Transact, unless they
-// say that they begin a transaction themselves. Not thread-safe.
+// One worker's view of one job. Methods are to be called inside JobDatabase::Transact, those that
+// write answers down inside the store's own, unless they say that they begin a transaction
+// themselves. Not thread-safe.
 class JobStore {
  public:
   // NotFound, with the names of those there are, where there is no such job. REQUIRES: *database
@@ -71,6 +74,12 @@ class JobStore {
   absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
                                      bool any_model);
 
+  // JobTarget::Transact(), which may run `body` several times.
+  absl::Status Transact(absl::FunctionRef<absl::Status()> body,
+                        std::optional<absl::Duration> patience = std::nullopt) {
+    return target_.Transact(body, patience);
+  }
+
   // NotFound where the job was deleted, or replaced by another, since it was opened. A job that was
   // renamed is followed where this worker has rows of it, and NotFound otherwise.
   absl::Status CheckThere();
@@ -83,12 +92,8 @@ class JobStore {
   // kKept: the target is broken(); the row waits, with its answer.
   enum class Outcome { kDone, kFailed, kLost, kKept };
   absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
-  // Why the target can take no answer at all, as it has said of the last one: a table or column of
-  // it is gone. OK: nobody has said that.
-  const absl::Status& broken() const { return broken_; }
-  // How many answers the target has refused by rolling back the whole transaction. Who begins that
-  // anew has them as failures, without the target.
-  size_t num_rolled_back() const { return rolled_back_.size(); }
+  // Why the target can take no answer at all; OK: nobody has said that.
+  const absl::Status& broken() const { return target_.broken(); }
   // Once Complete has been committed: this store does not claim the row again.
   void SetAside(int64_t number) { answered_.insert(number); }
   // A row that this worker has claimed, once more; nullopt where it is not its any more. Needs no
@@ -113,7 +118,7 @@ class JobStore {
   absl::Status End(bool over, absl::string_view status, bool anew = false);
 
   // How many answers the target has taken without changing a row by any of them; 0 where one has.
-  int64_t answers_without_change() const { return rows_changed_ == 0 ? answers_taken_ : 0; }
+  int64_t answers_without_change() const { return target_.answers_without_change(); }
 
   // These two need no transaction.
   absl::StatusOr<JobCounts> Counts();
@@ -128,7 +133,7 @@ class JobStore {
   static absl::StatusOr<JobRow> RowOf(const Statement& row);
 
  private:
-  explicit JobStore(JobDatabase* database) : database_(*database), submitted_(database) {}
+  explicit JobStore(JobDatabase* database) : database_(*database), target_(database), submitted_(database) {}
 
   static constexpr size_t kMostOrdered = 4096;
   static constexpr size_t kMostOrderedBytes = 16 << 20;  // of prompts
@@ -138,13 +143,8 @@ class JobStore {
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.
   absl::Status Reasoned(absl::Status status) const;
-  absl::Status PrepareTarget();
   absl::Status FollowName();
   absl::Status WriteAnswer(int64_t number, const JobAnswer& answer, Outcome outcome);
-  absl::Status RunTarget(int64_t number, const JobAnswer& answer);
-  // The same, and `*refused` says why the target did not take it, where that is the row's failure,
-  // or it is broken().
-  absl::Status Offer(int64_t number, const JobAnswer& answer, absl::Status* refused);
   // Has the target take the answer of a row that is done.
   absl::Status TakeAgain(int64_t number);
   absl::StatusOr<Statement> Make(absl::string_view sql);
@@ -154,14 +154,9 @@ class JobStore {
   JobWorker worker_;
   Job job_;
   bool begun_ = false;  // it has its rows
-  Statement target_;    // not prepared: there is none
-  Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_owned_,
-      select_claimed_, complete_, counts_;
-
-  int64_t answers_taken_ = 0;                    // by the target
-  int64_t rows_changed_ = 0;                     // by it, and by its triggers
-  std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what the target said
-  absl::Status broken_;
+  JobTarget target_;
+  Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_claimed_,
+      complete_, counts_;
 
   SubmittedRows submitted_;
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end

@@ -224,6 +224,19 @@ class BatchTest(unittest.TestCase):
         self.fails(db, "SELECT * FROM lm_batch_export('label', '{\"model\":\"m\",\"path\":\"/no/such/folder/x\"}')", "'/no/such/folder/x-00001.jsonl.part': cannot be made")
         self.fails(db, "SELECT * FROM lm_batch_export('label', '{\"model\":\"m\",\"dialect\":\"latin\"}')", "dialect must be one of")
 
+    def test_a_target_that_rolls_back_refuses_its_row_alone(self):
+        _, db = self.make(6)
+        db.execute("CREATE TRIGGER no BEFORE UPDATE ON notes WHEN new.id IN (2, 5) BEGIN SELECT RAISE(ROLLBACK, 'not this one'); END")
+        lines = [answer_line(line, label) for line in self.lines(db)]
+        self.assertEqual(self.take(db, lines), ((4, 2, 0, 0, 0), []))
+        self.assertEqual(db.execute("SELECT id, error, value IS NOT NULL FROM lm_job_rows WHERE state = 'failed'").fetchall(),
+                         [(2, "the job's target: not this one", 1), (5, "the job's target: not this one", 1)])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 4)
+        # What they have is given to a target that takes it, by an export that finds nothing to ask.
+        db.execute("DROP TRIGGER no")
+        self.assertEqual(self.lines(db, retry=True), [])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 6)
+
     def test_the_memo_knows_the_answers(self):
         server = self.server()
         _, db = self.make(5, options={"model": "gpt", "max_tokens": 7})

@@ -210,6 +210,26 @@ class StorageTest(JobRulesTest):
                 error = harness.value(db, "SELECT error FROM lm_job_rows WHERE job = ? AND state = 'failed'", table)
                 self.assertRegex(error, "the job's target: (CHECK constraint failed|no twos)")
 
+    def test_a_deferred_key_that_finds_no_row_refuses_its_answer_alone(self):
+        for name in ("deferred.db", ":memory:"):
+            with self.subTest(name=name):
+                db = self.open(name, script="CREATE TABLE short(id PRIMARY KEY, of REFERENCES short(id) DEFERRABLE INITIALLY DEFERRED, value);")
+                db.execute("PRAGMA foreign_keys = 1")
+                # The first row's is brought by the last one.
+                self.add(db, target="INSERT INTO short VALUES (:id, iif(:id = 1, 3, :id), :value)")
+                self.assertEqual(self.run_job(db), (3, 3, 0))
+                # The second one's by nobody.
+                db.execute("DELETE FROM short")
+                self.add(db, name="k", target="INSERT INTO short VALUES (:id, iif(:id = 2, 7, :id), :value)")
+                self.assertEqual(self.run_job(db, "k"), (3, 2, 1))
+                self.assertEqual([row for row, in db.execute("SELECT id FROM short ORDER BY id")], [1, 3])
+                self.assertEqual(db.execute("SELECT id, error, value IS NOT NULL, attempts FROM lm_job_rows WHERE state = 'failed'").fetchall(),
+                                 [(2, "the job's target: FOREIGN KEY constraint failed", 1, 1)])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM pragma_foreign_key_check"), 0)
+                # With its row, it is taken, and not asked for again.
+                db.execute("INSERT INTO short VALUES (7, NULL, 'there')")
+                self.assertEqual(db.execute("SELECT done, failed, cached FROM lm_run('k', '{\"retry\":true}')").fetchall()[-1], (3, 0, 1))
+
     def test_a_full_disk(self):
         for journal in ("wal", "delete"):
             with self.subTest(journal=journal):

@@ -138,6 +138,19 @@ class RefreshTest(unittest.TestCase):
                 self.assertEqual(self.refresh(db)[0][:3], (ROWS, ROWS - 1, 1))
                 self.assertEqual(harness.value(db, "SELECT error FROM lm_job_rows WHERE id = 3"), "the job's target: not this one")
 
+    def test_a_row_that_comes_back_to_a_target_that_rolls_back(self):
+        for name in (":memory:", "rolls.db"):
+            with self.subTest(name=name):
+                db = self.make(name)
+                self.refresh(db)
+                db.execute("DELETE FROM notes WHERE id IN (3, 4)")
+                self.refresh(db)
+                db.execute("CREATE TRIGGER no BEFORE UPDATE ON notes WHEN new.id = 3 BEGIN SELECT RAISE(ROLLBACK, 'not this one'); END")
+                db.execute("INSERT INTO notes(id, body) VALUES (3, 'note 2'), (4, 'note 3'), (100, 'new')")
+                self.assertEqual(self.refresh(db), ((ROWS + 1, ROWS, 1, 1, 0, 0), 1))
+                self.assertEqual(db.execute("SELECT id, error FROM lm_job_rows WHERE state = 'failed'").fetchall(), [(3, "the job's target: not this one")])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE short IS NULL"), 1)
+
     def test_rows_that_wait_or_have_failed(self):
         db = self.make()
         db.execute("UPDATE notes SET body = x'00' WHERE id = 2")
