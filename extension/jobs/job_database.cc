@@ -253,9 +253,11 @@ absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
 
 absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
                                    std::optional<absl::Duration> patience) {
-  const absl::Time until = absl::Now() + patience.value_or(patience_);
+  const absl::Time begun = absl::Now();
+  const absl::Time until = begun + patience.value_or(patience_);
   RETURN_IF_ERROR(CheckFile());
   RETURN_IF_ERROR(ExecutePatiently("BEGIN IMMEDIATE", until));
+  waited_ = absl::Now() - begun;
   absl::Status status = body();
   // A trigger or an ON CONFLICT ROLLBACK of the job's target.
   if (sqlite3_get_autocommit(db_) != 0) {

@@ -72,6 +72,8 @@ class JobDatabase {
   // Cancelled.
   absl::Status Transact(absl::FunctionRef<absl::Status()> body,
                         std::optional<absl::Duration> patience = std::nullopt);
+  // How long the lock of the transaction was waited for.
+  absl::Duration waited() const { return waited_; }
   // The same status; one of a lock that was waited for in vain says whose it must be, and Cancelled
   // where an interrupt has ended the wait.
   absl::Status Locked(absl::Status status, bool by_readers);
@@ -96,6 +98,7 @@ class JobDatabase {
   sqlite3* db_;
   InterruptPoll poll_;
   absl::Duration patience_;
+  absl::Duration waited_;
   bool wait_for_locks_ = true;
 };
 

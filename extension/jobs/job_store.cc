@@ -14,6 +14,8 @@
 namespace lm {
 namespace {
 
+constexpr absl::Duration kLongWait = absl::Milliseconds(100);  // for a lock
+
 absl::StatusOr<std::optional<std::string>> OptionalText(const Statement& row, int column) {
   if (row.IsNull(column)) return std::nullopt;
   return row.Text(column);
@@ -391,6 +393,8 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
   std::vector<std::string> gone;
   std::map<std::string, OthersClaim> seen;
   const auto tick = std::chrono::steady_clock::now();
+  // Who has waited for the same lock as this one has not renewed its claims meanwhile.
+  const bool could_renew = database_.waited() < kLongWait;
   others.Bind(1, job_.name).Bind(2, worker_.name());
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, others.Step());
@@ -399,8 +403,9 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
     OthersClaim claimed{others.Integer(1), tick};
     const auto before = others_.find(worker);
     if (before != others_.end() && before->second.lease == claimed.lease) claimed = before->second;
-    const bool silent = absl::FromChrono(tick - claimed.since) >= lease;
-    if (silent || claimed.lease < absl::ToUnixMillis(now) || JobWorker::IsGone(worker)) {
+    const bool silent = absl::FromChrono(tick - claimed.since) >= lease ||
+                        claimed.lease < absl::ToUnixMillis(now);
+    if ((silent && could_renew) || JobWorker::IsGone(worker)) {
       gone.push_back(worker);
     }
     seen.emplace(std::move(worker), claimed);

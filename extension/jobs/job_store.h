@@ -105,7 +105,8 @@ class JobStore {
   // Gives back what this worker has claimed; with `untried` as if it never had.
   absl::Status Release(bool untried = false);
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
-  // clock, or for as long as a `lease` has by this process's.
+  // clock, or for as long as a `lease` has by this process's; after a long wait for a lock only the
+  // former.
   absl::Status Recover(absl::Time now, absl::Duration lease);
   // Writes down, as the job's status, how many rows are in batches of a server, or that rows wait
   // and are in none. Begins a transaction.

@@ -1071,6 +1071,32 @@ class JobTroubleTest(RemoteCase):
         db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM notes', ?, ?)", (target, options))
         return path, db
 
+    def test_a_lock_that_outlasts_the_claims(self):
+        """Two runs wait for it, each with answers: none takes the rows of the other, which could not renew its claims."""
+        server = self.server(answer=lambda body: time.sleep(0.5) or "fine")
+        path, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)", concurrency=4)
+        db.execute("DELETE FROM notes WHERE id > 16")
+        other = harness.connect(path)
+        self.addCleanup(other.close)
+        self.register(other, server.url, concurrency=4, retries=1)
+        ends = []
+        runs = [threading.Thread(target=lambda db=db: ends.append(self.end(db, chunk=8, lease_ms=3000))) for db in (db, other)]
+        for run in runs:
+            run.start()
+            time.sleep(0.2)
+        while len(server.requests) < 6:
+            time.sleep(0.01)
+        third = sqlite3.connect(path, isolation_level=None, timeout=20)
+        third.execute("BEGIN IMMEDIATE")
+        time.sleep(4.5)
+        third.execute("COMMIT")
+        third.close()
+        for run in runs:
+            run.join()
+        self.assertEqual(ends, [(16, 16, 0)] * 2)
+        self.assertEqual(len(server.requests), 16)
+        self.assertEqual(harness.value(db, "SELECT max(attempts) FROM lm_job_rows"), 1)
+
     def test_an_answer_that_the_target_refused_is_not_bought_again(self):
         server = self.server()
         _, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)")
