@@ -10,6 +10,7 @@
 namespace lm {
 namespace {
 
+constexpr size_t kMostBytes = 16 << 20;                  // of rows that are read together
 constexpr absl::Duration kRowLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
 
 absl::StatusOr<Statement*> Prepared(const JobDatabase& database, Statement* statement,
@@ -40,12 +41,15 @@ absl::StatusOr<std::vector<JobRow>> BatchRows::Read(const BatchRange& range, int
   read->Bind(1, store_.job().name).Bind(2, range.first).Bind(3, range.last);
   read->Bind(4, int64_t{range.failed}).Bind(5, most);
   std::vector<JobRow> rows;
-  for (;;) {
+  for (size_t bytes = 0; bytes < kMostBytes;) {
     ASSIGN_OR_RETURN(const bool row, read->Step());
-    if (!row) return rows;
+    if (!row) break;
     ASSIGN_OR_RETURN(JobRow found, JobStore::RowOf(*read));
+    bytes += found.bytes();
     rows.push_back(std::move(found));
   }
+  read->Reset();
+  return rows;
 }
 
 absl::StatusOr<std::optional<BatchRows::Found>> BatchRows::Find(int64_t number) {

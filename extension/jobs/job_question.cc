@@ -43,6 +43,13 @@ std::string OptionsAsGiven(const GenerationOptions& options, const ReadInParts* 
 
 }  // namespace
 
+size_t JobRow::bytes() const {
+  auto of = [](const absl::StatusOr<std::optional<std::string>>& text) {
+    return text.ok() && text->has_value() ? (*text)->size() : 0;
+  };
+  return of(prompt) + of(system) + (kept.has_value() ? kept->generation.text.size() : 0);
+}
+
 JobQuestion::JobQuestion(const GenerationOptions& options, std::string system, std::string model,
                          const ReadInParts* parts)
     : options_(OptionsAsGiven(options, parts)),

@@ -25,6 +25,8 @@ struct JobRow {
   // The model's answer that its target has refused. It is the row's where it is to what is asked.
   std::optional<JobAnswer> kept = {};
   std::string error = {};  // with which it has failed; empty: it has not
+
+  size_t bytes() const;  // of its texts
 };
 
 // A value type.

@@ -22,6 +22,8 @@ namespace {
 constexpr absl::Duration kCommitInterval = absl::Seconds(1);
 // How often a run that has no rows looks after those of others.
 constexpr absl::Duration kPollForOthers = absl::Milliseconds(100);
+// Of the texts that are under way.
+constexpr size_t kMostBytes = 64 << 20;
 constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // What the end of an interrupted statement may take.
 constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
@@ -222,6 +224,13 @@ int64_t JobRun::Wanted(int64_t left) const {
   return trouble_.any() ? 0 : std::max<int64_t>(options_.chunk - left, 0);
 }
 
+// Some tens of rows of the longest texts that a model can have.
+size_t JobRun::WantedBytes() const {
+  size_t left = kMostBytes;
+  for (const Row& row : rows_) left -= std::min(left, row.answer.answered() ? 0 : row.bytes);
+  return left;
+}
+
 // With a budget, texts that are read in parts come one after the other: of many that have begun
 // none might have enough left to be ended.
 bool JobRun::IsHeldBack(const Row& row) const {
@@ -278,8 +287,9 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
         const absl::Time now = absl::Now();
         RETURN_IF_ERROR(store_->Recover(now, options_.lease));
         const auto left = static_cast<int64_t>(rows_.size() - taken.size() + held_.size());
-        const int64_t wanted = Wanted(left);
-        RETURN_IF_ERROR(store_->Claim(wanted, now + options_.lease, &claimed));
+        const size_t bytes = WantedBytes();
+        const int64_t wanted = bytes > 0 ? Wanted(left) : 0;
+        RETURN_IF_ERROR(store_->Claim(wanted, bytes, now + options_.lease, &claimed));
         if (wanted > 0) none_waits_ = claimed.empty();
         return absl::OkStatus();
       },
@@ -310,16 +320,17 @@ void JobRun::Add(JobRow row, RowTrouble trouble) {
   if (std::optional<Generation> kept = question_->Kept(row)) {
     rows_.push_back({row.number, std::move(asked),
                      PendingAnswer({.options = call_}, RowAnswer{.generation = *std::move(kept)}),
-                     trouble,
+                     /*bytes=*/0, std::move(trouble),
                      /*heard=*/true});
     return;
   }
+  const size_t bytes = row.bytes();
   if (row.system.ok() && !row.system->has_value()) row.system = SystemOfJob();
   PendingAnswer answer({.prompt = std::move(row.prompt),
                         .system = std::move(row.system),
                         .options = call_,
                         .parts = parts_});
-  rows_.push_back({row.number, std::move(asked), std::move(answer), trouble});
+  rows_.push_back({row.number, std::move(asked), std::move(answer), bytes, std::move(trouble)});
 }
 
 void JobRun::Show(const JobCounts& counts) {

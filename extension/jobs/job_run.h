@@ -83,6 +83,7 @@ class JobRun {
     int64_t number;
     JobAsked asked;
     PendingAnswer answer;
+    size_t bytes = 0;  // of its texts
     RowTrouble trouble = {};
     bool heard = false;    // what its answer says of the model
     bool settled = false;  // that was the row's own, if it was any
@@ -115,6 +116,8 @@ class JobRun {
   bool IsUnderWay();
   // How many rows are to be claimed, of which `left` are not answered yet.
   int64_t Wanted(int64_t left) const;
+  // And of how many bytes, at most.
+  size_t WantedBytes() const;
   // Whether the row is to wait until another has an answer.
   bool IsHeldBack(const Row& row) const;
   // In one transaction: answers that have come, and new claims, or all others are given back. After

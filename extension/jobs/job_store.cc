@@ -42,7 +42,8 @@ absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const 
           .Refresh({.question = question,
                     .model = model,
                     .any_model = any_model,
-                    .transact = [this](absl::FunctionRef<absl::Status()> body) { return Transact(body); },
+                    .transact =
+                        [this](absl::FunctionRef<absl::Status()> body) { return Transact(body); },
                     .take_again = [this](int64_t number) { return TakeAgain(number); }}));
   begun_ = true;
   return changes;
@@ -174,7 +175,8 @@ absl::StatusOr<Statement*> JobStore::Prepared(Statement* statement, absl::string
   return statement;
 }
 
-absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows) {
+absl::Status JobStore::Claim(int64_t most, size_t bytes, absl::Time lease,
+                             std::vector<JobRow>* rows) {
   if (!last_.has_value()) {
     ASSIGN_OR_RETURN(Statement last,
                      Make("SELECT coalesce(max(number), 0) FROM {db}.lm_job_rows WHERE job = ?"));
@@ -197,7 +199,8 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
       Prepared(&select_row_, absl::StrCat("SELECT ", kRowColumns,
                                           " FROM {db}.lm_job_rows WHERE number = ?1 AND job = ?2 "
                                           "AND state = 'waiting' AND vanished IS NULL")));
-  for (const size_t all = rows->size() + most; rows->size() < all;) {
+  size_t taken = 0;
+  for (const size_t all = rows->size() + most; rows->size() < all && taken < bytes;) {
     if (ordered_.empty()) RETURN_IF_ERROR(OrderWaiting());
     if (ordered_.empty()) break;
     const int64_t number = ordered_.back();
@@ -206,6 +209,7 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
     ASSIGN_OR_RETURN(const bool waits, row->Bind(1, number).Bind(2, job_.name).Step());
     if (waits) {
       ASSIGN_OR_RETURN(JobRow found, RowOf(*row));
+      taken += found.bytes();
       rows->push_back(std::move(found));
     }
     row->Reset();
@@ -403,8 +407,8 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
     OthersClaim claimed{others.Integer(1), tick};
     const auto before = others_.find(worker);
     if (before != others_.end() && before->second.lease == claimed.lease) claimed = before->second;
-    const bool silent = absl::FromChrono(tick - claimed.since) >= lease ||
-                        claimed.lease < absl::ToUnixMillis(now);
+    const bool silent =
+        absl::FromChrono(tick - claimed.since) >= lease || claimed.lease < absl::ToUnixMillis(now);
     if ((silent && could_renew) || JobWorker::IsGone(worker)) {
       gone.push_back(worker);
     }

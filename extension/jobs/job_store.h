@@ -83,10 +83,10 @@ class JobStore {
   // NotFound where the job was deleted, or replaced by another, since it was opened. A job that was
   // renamed is followed where this worker has rows of it, and NotFound otherwise.
   absl::Status CheckThere();
-  // Gives this worker up to `most` waiting rows, and renews its claims. They come in the query's
-  // order, kMostOrdered at a time, and of those in the order of their texts, so that what these
-  // begin with alike is computed once.
-  absl::Status Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows);
+  // Gives this worker up to `most` waiting rows, or fewer once their texts have so many `bytes`,
+  // and renews its claims. They come in the query's order, kMostOrdered at a time, and of those in
+  // the order of their texts, so that what these begin with alike is computed once.
+  absl::Status Claim(int64_t most, size_t bytes, absl::Time lease, std::vector<JobRow>* rows);
   // Writes down an answer and lets the target take it; an answer that the table or the target
   // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
   // kKept: the target is broken(); the row waits, with its answer.
@@ -134,7 +134,8 @@ class JobStore {
   static absl::StatusOr<JobRow> RowOf(const Statement& row);
 
  private:
-  explicit JobStore(JobDatabase* database) : database_(*database), target_(database), submitted_(database) {}
+  explicit JobStore(JobDatabase* database)
+      : database_(*database), target_(database), submitted_(database) {}
 
   static constexpr size_t kMostOrdered = 4096;
   static constexpr size_t kMostOrderedBytes = 16 << 20;  // of prompts

@@ -1097,6 +1097,17 @@ class JobTroubleTest(RemoteCase):
         self.assertEqual(len(server.requests), 16)
         self.assertEqual(harness.value(db, "SELECT max(attempts) FROM lm_job_rows"), 1)
 
+    def test_few_texts_are_held_that_are_huge(self):
+        claimed = []
+        server = self.server(answer=lambda body: claimed.append(harness.value(watch, "SELECT count(*) FROM lm_job_rows WHERE state = 'running'")) or "fine")
+        path, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)", concurrency=1, retries=0)
+        db.execute("DELETE FROM notes WHERE id > 18")
+        db.execute("UPDATE notes SET body = body || replace(hex(zeroblob(400000)), '0', 'a word ')")
+        watch = sqlite3.connect(path, check_same_thread=False)
+        self.addCleanup(watch.close)
+        self.assertEqual(self.end(db), (18, 18, 0))
+        self.assertTrue(5 < max(claimed) < 14, claimed)
+
     def test_an_answer_that_the_target_refused_is_not_bought_again(self):
         server = self.server()
         _, db = self.with_target(server, "INSERT INTO labels VALUES (:id, :value)")
