@@ -101,6 +101,30 @@ absl::Status JobDatabase::CheckAllowed(const std::string& sql) {
   return own() ? AskAuthorizer(user_, schema_, db_, sql) : CheckReach(db_, schema_, sql);
 }
 
+absl::StatusOr<bool> JobDatabase::TrustFullText() {
+  int trusted = 0;  // by the user
+  sqlite3_db_config(user_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, -1, &trusted);
+  if (!own() || trusted == 0) return false;
+  // What an extension of the host's (sqlite3_auto_extension) has brought, if any.
+  constexpr char kForeign[] =
+      "SELECT 1 FROM pragma_module_list WHERE name NOT LIKE 'pragma\\_%' ESCAPE '\\' AND "
+      "name NOT LIKE 'lm\\_%' ESCAPE '\\' AND name NOT IN ('json_each', 'json_tree', 'fts3', "
+      "'fts4', 'fts5', 'fts3tokenize', 'fts4aux', 'fts5vocab', 'rtree', 'rtree_i32', 'geopoly', "
+      "'dbstat', 'sqlite_dbpage', 'sqlite_stmt', 'bytecode', 'tables_used') UNION ALL "
+      "SELECT 1 FROM pragma_function_list WHERE NOT builtin AND NOT flags & ?1 AND "
+      "name NOT LIKE 'lm\\_%' ESCAPE '\\' AND name NOT IN ("
+      "'match', 'snippet', 'offsets', 'matchinfo', 'optimize', 'highlight', 'bm25', 'fts5', "
+      "'fts5_source_id', 'fts5_locale', 'fts5_insttoken', 'fts5_get_locale', 'rtreedepth', "
+      "'rtreenode', 'rtreecheck') AND name NOT LIKE 'geopoly\\_%' ESCAPE '\\' LIMIT 1";
+  absl::StatusOr<Statement> foreign = Statement::Prepare(db_, kForeign);
+  if (!foreign.ok()) return false;
+  foreign->Bind(1, int64_t{SQLITE_INNOCUOUS | SQLITE_DIRECTONLY});
+  ASSIGN_OR_RETURN(const bool found, foreign->Step());
+  if (found) return false;
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 1, nullptr);
+  return true;
+}
+
 absl::StatusOr<std::string> JobDatabase::WhereElse(absl::string_view table) const {
   const std::pair<std::string, std::string> parts = absl::StrSplit(table, absl::MaxSplits('.', 1));
   const std::string& name = parts.second.empty() ? parts.first : parts.second;

@@ -54,6 +54,10 @@ class JobDatabase {
   // PermissionDenied where `sql` would do on db() what the user's authorizer forbids, or reach
   // beyond the database. In words that go on after its name.
   absl::Status CheckAllowed(const std::string& sql);
+  // Triggers that keep an index of full-text search are unsafe for SQLite 3.40, say, on a
+  // connection that does not trust the schema. This one does from now on, if the user's does, and
+  // all that they can reach so is SQLite's own or harmless; false where it is not.
+  absl::StatusOr<bool> TrustFullText();
   // Why a table that the job names is none for it, where the user has one of that name; else empty.
   absl::StatusOr<std::string> WhereElse(absl::string_view table) const;
   // The same of a function.

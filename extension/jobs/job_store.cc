@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
@@ -67,6 +67,13 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
 }
 
 absl::Status JobStore::Prepare() {
+  absl::Status prepared = PrepareStatements();
+  if (!absl::StrContains(prepared.message(), "unsafe use of virtual table")) return prepared;
+  ASSIGN_OR_RETURN(const bool trusted, database_.TrustFullText());
+  return trusted ? PrepareStatements() : prepared;
+}
+
+absl::Status JobStore::PrepareStatements() {
   // Of what lm_run() itself does to the tables, too.
   for (const char* own : {"SELECT * FROM {db}.lm_jobs, {db}.lm_job_rows",
                           "UPDATE {db}.lm_job_rows SET state = 'running', value = NULL"}) {

@@ -105,8 +105,8 @@ class JobStore {
   // Gives back what this worker has claimed; with `untried` as if it never had.
   absl::Status Release(bool untried = false);
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
-  // clock, or for as long as a `lease` has by this process's; after a long wait for a lock only the
-  // former.
+  // clock, or for as long as a `lease` has by this process's. After a long wait for a lock, for
+  // which they may have waited as well, only what those have that are gone.
   absl::Status Recover(absl::Time now, absl::Duration lease);
   // Writes down, as the job's status, how many rows are in batches of a server, or that rows wait
   // and are in none. Begins a transaction.
@@ -141,6 +141,7 @@ class JobStore {
   static constexpr size_t kMostOrderedBytes = 16 << 20;  // of prompts
 
   absl::Status Load(absl::string_view name);
+  absl::Status PrepareStatements();
   absl::Status OrderWaiting();
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.

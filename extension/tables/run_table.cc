@@ -72,8 +72,8 @@
 // temporary nor attached tables (a job must be able to go on tomorrow, without them), nor functions
 // and collations that others have registered, nor functions that generate: the job does that. They
 // come with the file, so they are trusted less than you: load_extension() and writable schemas are
-// off, DEFENSIVE is on. With PRAGMA query_only nothing is run. A file that was renamed, replaced or
-// deleted since it was opened is refused.
+// off, DEFENSIVE is on; triggers may keep an index of full-text search. With PRAGMA query_only
+// nothing is run. A file that was renamed, replaced or deleted since it was opened is refused.
 //
 // An authorizer (sqlite3_set_authorizer) cannot be copied to another connection. It is asked on
 // yours, before the job begins, whether it allows what the job's statements do there, and its
@@ -102,8 +102,8 @@
 // itself where the server goes on to answer others, or the run's probe (job_trouble.h).
 //
 // options of the run:
-//   chunk       rows under way and not committed; 128. Commits come with every half of it, or
-//               every second
+//   chunk       rows under way and not committed; 128, but no more than have 64 MiB of texts.
+//               Commits come with every half of it, or every second
 //   max_errors  how many rows may fail before the run ends with an error; no limit unless given
 //   retry       true: rows that failed before are tried again (not those that have vanished). An
 //               answer that only the target has refused is kept, and given to it again

@@ -24,7 +24,7 @@
 --                      target has changed no row at all by this run's answers: it may look for other ids than the query has
 --
 -- options
---   chunk        rows under way and not committed (128): what a kill may cost
+--   chunk        rows under way and not committed (128; fewer where their texts have more than 64 MiB): what a kill may cost
 --   max_errors   how many rows may fail before the run ends with an error; no limit unless given
 --   retry        true: rows that failed before are tried again; an answer that the model has given, and only the target has refused,
 --                is given to the target again and not asked for (to have another: SET value = NULL, state = 'waiting')
@@ -48,11 +48,13 @@
 -- for 16 tokens at most. A row that fails three times while others, or the probe, are answered in between fails for itself; so does one
 -- that is tried again and fails as it did before.
 --
--- An answer that the target refuses (a constraint, a trigger) is its row's failure, and kept in lm_job_rows.value. A target that can
--- take none (a table or column of it was dropped) ends the run with an error; the answers that have come are kept, their rows wait.
+-- An answer that the target refuses (a constraint, a deferred foreign key, a trigger) is its row's failure, and kept in
+-- lm_job_rows.value. A target that can take none (a table or column of it was dropped) ends the run with an error; the answers that
+-- have come are kept, their rows wait.
 --
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers,
--- limits and case_sensitive_like; SQLite's own functions and collations, not those that your program has registered. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
+-- limits and case_sensitive_like; triggers that keep an index of fts5, too; SQLite's own functions and collations, not those that your
+-- program has registered. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
 -- A database in memory has only your connection: there, a job that reads or writes another database (temp is one), reads a
 -- virtual table but json_each, json_tree, lm_chunks and those of full-text search, or calls what is not SQLite's, is an error.
 

@@ -104,6 +104,27 @@ class InheritanceTest(JobRulesTest):
             self.refused(db, "not authorized")
 
 
+    def test_an_index_of_full_text_search_is_kept_by_triggers(self):
+        for journal in ("wal", "delete"):
+            db = self.open(f"fts-{journal}.db", journal, """
+                CREATE VIRTUAL TABLE words USING fts5(answer, content = 't', content_rowid = 'id');
+                INSERT INTO words(words) VALUES ('rebuild');
+                CREATE TRIGGER kept AFTER UPDATE ON t BEGIN
+                  INSERT INTO words(words, rowid, answer) VALUES ('delete', old.id, old.answer);
+                  INSERT INTO words(rowid, answer) VALUES (new.id, new.answer);
+                END;""")
+            self.add(db, target="UPDATE t SET answer = 'rain ' || :id || :value WHERE id = :id")
+            self.assertEqual(self.run_job(db), (3, 3, 0))
+            self.assertEqual([row for row, in db.execute("SELECT rowid FROM words WHERE words MATCH 'rain*' ORDER BY rowid")], [1, 2, 3])
+            # Where yours does not trust them, nor does the job.
+            db.execute("PRAGMA trusted_schema = 0")
+            self.add(db, name="k", target="UPDATE t SET answer = :value WHERE id = :id")
+            try:
+                db.execute("UPDATE t SET answer = answer")
+            except sqlite3.OperationalError:
+                self.refused(db, "unsafe use of virtual table", "k")
+
+
 class AuthorizerTest(JobRulesTest):
     def test_attached(self):
         deny, ignore = sqlite3.SQLITE_DENY, sqlite3.SQLITE_IGNORE
