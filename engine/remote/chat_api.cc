@@ -273,6 +273,13 @@ bool SaysUnpaid(absl::string_view body) {
   return false;
 }
 
+// 403 may be a gateway's word about what one prompt says.
+Trouble RejectionTrouble(int code, absl::string_view body) {
+  if (code == 401 || code == 402 || SaysUnpaid(body)) return Trouble::kAccount;
+  const bool refuses = code == 403 || code == 404 || code / 100 == 3;
+  return refuses ? Trouble::kRefusal : Trouble::kNone;
+}
+
 bool SaysTooLong(int code, absl::string_view error) {
   const std::string text = absl::AsciiStrToLower(error);
   auto says = [&](absl::string_view words) { return absl::StrContains(text, words); };

@@ -13,6 +13,7 @@
 #include "engine/base/json.h"
 #include "engine/remote/remote_options.h"
 #include "engine/runtime/request.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 
@@ -69,6 +70,8 @@ std::optional<int64_t> ReadCount(const Json* json);
 std::string ErrorText(absl::string_view body);
 // Whether the body of a refusal (429) says that money is wanted, and no patience.
 bool SaysUnpaid(absl::string_view body);
+// What such a body and its code say of who answers; kNone where it may be the request, or time.
+Trouble RejectionTrouble(int code, absl::string_view body);
 // Whether they say, beside that code of HTTP, that the prompt is longer than the context.
 bool SaysTooLong(int code, absl::string_view error);
 

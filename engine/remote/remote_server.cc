@@ -28,13 +28,6 @@ constexpr size_t kRoundsUnderWay = 16;
 constexpr absl::Duration kLastEventToEnd = absl::Seconds(1);  // of an answer, on its connection
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
-// 403 may be a gateway's word about what one prompt says.
-Trouble RejectionTrouble(int code, absl::string_view body) {
-  if (code == 401 || code == 402 || SaysUnpaid(body)) return Trouble::kAccount;
-  const bool refuses = code == 403 || code == 404 || code / 100 == 3;
-  return refuses ? Trouble::kRefusal : Trouble::kNone;
-}
-
 // The same request with another text.
 RequestSpec WithText(const RequestSpec& spec, std::string text) {
   return {.text = std::move(text),

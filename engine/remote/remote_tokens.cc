@@ -7,9 +7,11 @@
 #include "absl/strings/strip.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/chat_api.h"
 #include "engine/remote/fetch.h"
 #include "engine/remote/remote_server.h"
 #include "engine/runtime/render_chat.h"
+#include "engine/runtime/trouble.h"
 #include "engine/text/conversation.h"
 
 namespace lm {
@@ -80,14 +82,21 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
                               .timeout = kTimeout};
     const absl::StatusOr<Fetched> got = Fetch(network, request, kNever);
     why = got.status();
-    if (absl::IsUnavailable(why)) continue;
+    if (absl::IsUnavailable(why)) {
+      why = WithTrouble(std::move(why), Trouble::kOutage);
+      continue;
+    }
     RETURN_IF_ERROR(why);
     if (got->outcome.code == 404) return std::nullopt;
     if (got->outcome.code == 200) {
       if (const std::optional<int64_t> count = CountIn(got->body)) return count;
     }
-    why = RejectionStatus(request.url, got->outcome.code, ErrorText(got->body),
-                          !options.key_env.empty());
+    const int code = got->outcome.code;
+    const Trouble said = RejectionTrouble(code, got->body);
+    const bool fails = said == Trouble::kNone && (code >= 500 || code == 429);
+    why = WithTrouble(
+        RejectionStatus(request.url, code, ErrorText(got->body), !options.key_env.empty()),
+        fails ? Trouble::kServer : said);
   }
   return why;
 }

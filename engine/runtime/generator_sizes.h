@@ -45,6 +45,8 @@ class GeneratorSizes : public TokenSizes {
   // As many tokens as a text has; where they are not known here, about so many, as the last text
   // had that the server has counted, and before that one for each byte.
   absl::StatusOr<int64_t> About(absl::string_view text) const;
+  // What is counted next is of texts that may be like no other before.
+  void Forget() const { bytes_per_token_ = 0; }
   // Whether a text of About() so many has more than `most`.
   bool IsMore(int64_t about, int64_t most) const;
 

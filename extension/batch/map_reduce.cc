@@ -78,6 +78,7 @@ absl::StatusOr<int64_t> MapReduce::FrameOf(const std::string& system) const {
       frame += tokens + kUnseenMessage;
     }
   }
+  sizes_.Forget();
   return frame + kUnseenTemplate;
 }
 
@@ -122,9 +123,10 @@ absl::Status MapReduce::AddTo(sqlite3* db, size_t number, absl::string_view text
     stages_.push_back(std::move(stage));
   }
   Stage& stage = *stages_[number];
-  ASSIGN_OR_RETURN(const int64_t tokens, sizes_.About(text));
-  stage.tokens += tokens;
   absl::StrAppend(&stage.text, stage.text.empty() ? "" : "\n\n", text);
+  // Where tokens are counted here, piece by piece; else by the bytes, of all at once.
+  ASSIGN_OR_RETURN(const int64_t tokens, sizes_.About(sizes_.exact() ? text : stage.text));
+  stage.tokens = sizes_.exact() ? stage.tokens + tokens : tokens;
   if (!sizes_.IsMore(stage.tokens, stage.part_tokens)) return absl::OkStatus();
   return SubmitParts(db, number, /*rest=*/false);
 }

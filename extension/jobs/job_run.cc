@@ -30,6 +30,7 @@ constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
 // What the probe asks where no row has been answered, and how long its answer may be: some servers
 // take no fewer tokens.
 constexpr char kProbe[] = "Hello.";
+constexpr char kProbeMessages[] = R"([{"role":"user","content":"Hello."}])";
 constexpr int32_t kProbeTokens = 16;
 
 // Whether the model's server has thought about the prompt.
@@ -144,18 +145,26 @@ int64_t JobRun::CountAnswered() {
       rows_.erase(at);
     }
   }
-  for (Row& row : rows_) {
-    if (row.answer.submitted()) continue;
-    if (IsHeldBack(row) || trouble_.any()) break;
+  for (auto row = rows_.begin(); row != rows_.end();) {
+    const auto at = row++;
+    if (at->answer.submitted()) continue;
+    if (IsHeldBack(*at)) break;
+    if (trouble_.any() && !at->in_turn) continue;
     // A full queue of the engine may have room again; a budget has once an answer has come.
-    const bool refused = !row.answer.over_budget().ok();
+    const bool refused = !at->answer.over_budget().ok();
     if (refused && num_collected_ == collected_when_refused_) break;
-    if (!row.answer.Submit()) {
+    if (!at->answer.Submit()) {
       collected_when_refused_ = num_collected_;
       break;
     }
-    row.heard = row.answer.answered();  // it needed no model
-    answered += row.heard;
+    if (!at->answer.answered()) continue;
+    at->heard = true;  // it needed no model, or its tokens could not be counted
+    if (TroubleOf(at->answer.answer().generation.status) == Trouble::kNone || Hear(*at)) {
+      ++answered;
+    } else {
+      held_.push_back({at->number, std::move(at->trouble)});
+      rows_.erase(at);
+    }
   }
   return answered;
 }
@@ -166,17 +175,20 @@ bool JobRun::Hear(Row& row) {
     row.settled = !trouble_.Met(&row.trouble, generation.status, absl::Now());
     return row.settled;
   }
-  if (IsAnswered(generation)) trouble_.Answered();
+  if (IsAnswered(generation)) {
+    trouble_.Answered();
+    probe_.reset();  // what it would say is of a trouble that is over
+  }
   return true;
 }
 
 void JobRun::HearProbe() {
   if (!probe_.has_value()) return;
   probe_->Collect();
-  if (probe_->submitted() && !probe_->answered()) return;
+  if (!probe_->answered()) return;
   const Generation& generation = probe_->answer().generation;
   if (TroubleOf(generation.status) == Trouble::kNone && IsAnswered(generation)) {
-    trouble_.Answered();
+    trouble_.ProbeAnswered(absl::Now());
   } else {
     trouble_.ProbeFailed(generation.status, absl::Now());
   }
@@ -190,33 +202,58 @@ bool JobRun::IsUnderWay() {
 }
 
 absl::Status JobRun::AskAgain() {
-  if (trouble_.any()) return AskProbe();
+  if (!trouble_.any()) return Release(/*only_one=*/false);
+  return trouble_.TakeTurn() ? Release(/*only_one=*/true) : AskProbe();
+}
+
+absl::Status JobRun::Release(bool only_one) {
   while (!held_.empty()) {
     Held held = std::move(held_.front());
     held_.pop_front();
     ASSIGN_OR_RETURN(std::optional<JobRow> row, store_->Claimed(held.number));
-    if (row.has_value()) Add(*std::move(row), std::move(held.trouble));
+    if (!row.has_value()) continue;
+    Add(*std::move(row), std::move(held.trouble));
+    if (!only_one) continue;
+    rows_.back().in_turn = true;
+    return absl::OkStatus();
+  }
+  for (Row& row : rows_) {
+    if (!only_one || row.answer.submitted()) continue;
+    row.in_turn = true;
+    break;
   }
   return absl::OkStatus();
 }
 
 absl::Status JobRun::AskProbe() {
-  if (probe_.has_value() || !trouble_.MayProbe(absl::Now())) return absl::OkStatus();
-  JobRow probe{.prompt = kProbe};
+  const absl::Time now = absl::Now();
+  if (probe_.has_value() || !trouble_.MayProbe(now)) return absl::OkStatus();
+  const bool in_turn = std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
+    return row.in_turn && !row.answer.answered();
+  });
+  if (in_turn) return absl::OkStatus();
+  JobRow probe{.prompt = call_->generation.messages ? kProbeMessages : kProbe};
   if (parts_ == nullptr) {
     ASSIGN_OR_RETURN(std::optional<JobRow> known, store_->AnyAnswered());
-    if (known.has_value()) probe = *std::move(known);
+    if (known.has_value() && known->prompt.ok() && known->prompt->has_value()) {
+      probe = *std::move(known);
+    }
   }
   if (probe.system.ok() && !probe.system->has_value()) probe.system = SystemOfJob();
   CallOptions options = *call_;
   GenerationOptions& generation = options.generation;
   generation.cache = false;
-  generation.n = 0;
+  generation.vote = generation.n = generation.best_of = 0;
+  generation.constraint = {};
   generation.max_tokens = std::min(generation.max_tokens, kProbeTokens);
   probe_.emplace(RowPrompt{.prompt = std::move(probe.prompt),
                            .system = std::move(probe.system),
                            .options = std::make_shared<const CallOptions>(std::move(options))});
-  probe_->Submit();
+  // What is refused here has asked nobody.
+  if (!probe_->Submit() || probe_->answered()) {
+    trouble_.ProbeFailed(probe_->answer().generation.status, now);
+    probe_.reset();
+  }
   return absl::OkStatus();
 }
 
@@ -356,6 +393,8 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
   if (now - began_ >= most_) {
     return absl::StrCat("max_seconds = ", absl::ToDoubleSeconds(most_), " are over");
   }
+  // Nothing is submitted then, and what was refused is not asked whether it still would be.
+  if (trouble_.any() || probe_.has_value()) return "";
   const PendingAnswer* refused = nullptr;
   for (Row& row : rows_) {
     // One that is there and not collected has not given back what it did not take.

@@ -87,6 +87,7 @@ class JobRun {
     RowTrouble trouble = {};
     bool heard = false;    // what its answer says of the model
     bool settled = false;  // that was the row's own, if it was any
+    bool in_turn = false;  // it may be asked while there is trouble
   };
   // One that is to be asked again.
   struct Held {
@@ -107,7 +108,7 @@ class JobRun {
   int64_t CountAnswered();
   // What an answer of the model's says of it. False where the row is to be asked again.
   bool Hear(Row& row);
-  // Asks rows that are held again, or the probe where there is trouble yet.
+  // Asks rows that are held again, or where there is trouble yet the probe, or one behind it.
   absl::Status AskAgain();
   absl::Status AskProbe();
   // What the probe's answer says of the model, if it has come.
@@ -127,6 +128,8 @@ class JobRun {
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
   void Add(JobRow row, RowTrouble trouble = {});
+  // Lets rows that are held be asked again, all or one.
+  absl::Status Release(bool only_one);
   void Show(const JobCounts& counts);  // in lm_running
   absl::StatusOr<JobProgress> Progress(absl::Time now);
   // Which budget ends the run now: time is over, or none of its rows is under way and nothing is

@@ -45,7 +45,12 @@ absl::Status JobTarget::Transact(absl::FunctionRef<absl::Status()> body,
           return absl::AbortedError("FOREIGN KEY constraint failed");
         },
         patience);
-    if (done.ok() || (rolled_back_.size() == rolled_back && apart_ == apart)) return done;
+    const bool again = rolled_back_.size() != rolled_back || apart_ != apart;
+    if (done.ok() || !again) {
+      rolled_back_.clear();
+      apart_ = false;
+      return done;
+    }
   }
 }
 
@@ -83,8 +88,9 @@ absl::Status JobTarget::RunApart(int64_t number, const JobAnswer& answer) {
   RETURN_IF_ERROR(Execute(db, "SAVEPOINT lm_answer"));
   absl::Status taken = Run(number, answer);
   if (sqlite3_get_autocommit(db) != 0) return taken;  // it has rolled all back
-  if (taken.ok() && LeavesKeysBehind()) {
-    taken = absl::InvalidArgumentError("FOREIGN KEY constraint failed");
+  // What has failed may have kept some of its rows (OR FAIL).
+  if (!taken.ok() || LeavesKeysBehind()) {
+    if (taken.ok()) taken = absl::InvalidArgumentError("FOREIGN KEY constraint failed");
     RETURN_IF_ERROR(Execute(db, "ROLLBACK TO lm_answer"));
   }
   RETURN_IF_ERROR(Execute(db, "RELEASE lm_answer"));

@@ -17,35 +17,63 @@ constexpr int kAlone = 2;
 void JobTrouble::Answered() {
   ++answered_;
   last_ = absl::OkStatus();
+  anew_ = true;
+  turn_ = false;
 }
 
 bool JobTrouble::Met(RowTrouble* row, absl::Status status, absl::Time now) {
   const Trouble trouble = TroubleOf(status);
-  const bool perhaps_own = trouble == Trouble::kServer || trouble == Trouble::kRefusal;
-  if (row->answered >= 0 && answered_ > row->answered) ++row->alone;
+  if (row->answered >= 0) {
+    row->alone += answered_ > row->answered;
+    row->probed += answered_ > row->answered || probes_ > row->probes;
+  }
   row->answered = answered_;
-  if (perhaps_own && (row->alone >= kAlone || status.message() == row->before)) return false;
-  if (!any()) {
+  row->probes = probes_;
+  const bool is_refusal = trouble == Trouble::kRefusal;
+  if (is_refusal || trouble == Trouble::kServer) {
+    const bool probe_tells = is_refusal || (!anew_ && !IsPatient(now));
+    if (row->alone >= kAlone || status.message() == row->before) return false;
+    if (probe_tells && row->probed >= kAlone) return false;
+  }
+  if (std::exchange(anew_, false)) {
     began_ = now;
     pause_ = kFirstPause;
     next_ = now + pause_;
     probed_ = false;
+  } else if (!any() || now >= next_) {
+    Pause(now);
   }
   last_ = std::move(status);
   return true;
 }
 
-void JobTrouble::ProbeFailed(absl::Status status, absl::Time now) {
-  if (!any()) return;  // a row was answered meanwhile
-  probed_ = true;
+void JobTrouble::Pause(absl::Time now) {
   pause_ = std::min(2 * pause_, kLongestPause);
   next_ = now + pause_;
+}
+
+void JobTrouble::ProbeAnswered(absl::Time now) {
+  ++probes_;
+  if (!any()) return;  // a row was answered meanwhile
+  probed_ = false;
+  if (TroubleOf(last_) == Trouble::kServer && IsPatient(now)) {
+    turn_ = true;
+    Pause(now);
+  } else {
+    last_ = absl::OkStatus();
+  }
+}
+
+void JobTrouble::ProbeFailed(absl::Status status, absl::Time now) {
+  if (!any()) return;  // likewise
+  probed_ = true;
+  Pause(now);
   if (TroubleOf(status) != Trouble::kNone) last_ = std::move(status);
 }
 
 absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
   if (!any() || under_way) return absl::OkStatus();
-  const bool patient = now - began_ < patience_;
+  const bool patient = IsPatient(now);
   switch (TroubleOf(last_)) {
     case Trouble::kAccount:
       return last_;

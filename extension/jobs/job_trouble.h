@@ -3,17 +3,22 @@
 //
 //   if (trouble.Met(&row.trouble, status, now)) hold the row, to ask it again
 //   if (trouble.MayProbe(now)) ask something small that is none of the rows, and nothing else
+//   if (trouble.TakeTurn()) ask one row, and nothing else
 //   RETURN_IF_ERROR(trouble.Over(now, ...));               // patience is at its end
 //
-// A row that fails three times, while others, or the probe, are answered in between, fails for
-// itself. (Twice would not do: the first answers may have been under way when the trouble began.)
-// So does one that has failed with that error in an earlier run. Where nothing else is answered,
-// the rows wait, and the probe is asked after ever longer pauses.
+// A row that fails three times, while others are answered in between, fails for itself. (Twice
+// would not do: the first answers may have been under way when the trouble began.) So does one that
+// has failed with that error in an earlier run. Where nothing else is answered, the rows wait, and
+// the probe is asked after ever longer pauses. Where that is answered, a refusal is the rows' own,
+// as if others had been answered, and all are asked again; but a server that fails may be equal to
+// the probe alone: one row is asked behind each probe, and fails for itself once patience is at its
+// end.
 #ifndef LM_EXTENSION_JOBS_JOB_TROUBLE_H_
 #define LM_EXTENSION_JOBS_JOB_TROUBLE_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -23,8 +28,10 @@ namespace lm {
 // What a row has met.
 struct RowTrouble {
   std::string before = {};  // the error with which it has failed in an earlier run
-  int64_t answered = -1;    // others of the run, when it last did; negative: it has not
+  int64_t answered = -1;    // rows of the run, when it last did; negative: it has not
+  int64_t probes = 0;       // likewise, with an answer
   int alone = 0;            // how often others have been answered in between
+  int probed = 0;           // and how often the probe, or others
 };
 
 // Not thread-safe.
@@ -38,27 +45,36 @@ class JobTrouble {
   // What is said of the last of them.
   const absl::Status& last() const { return last_; }
 
-  // The model has answered a row or the probe, be it that it will not.
+  // The model has answered a row, be it that it will not.
   void Answered();
   // The row's answer is missing: true where it is to be asked again, false where it has failed.
   bool Met(RowTrouble* row, absl::Status status, absl::Time now);
 
   // Whether the probe may be asked now.
   bool MayProbe(absl::Time now) const { return any() && now >= next_; }
-  // It has no answer, be it that it could not be asked.
+  // It has an answer, or none, be it that it could not be asked.
+  void ProbeAnswered(absl::Time now);
   void ProbeFailed(absl::Status status, absl::Time now);
+  // Whether a row may be asked behind it; once.
+  bool TakeTurn() { return std::exchange(turn_, false); }
 
   // Why the run is to end; OK where it is not. `under_way`: whether answers are waited for.
   absl::Status Over(bool under_way, absl::Time now) const;
 
  private:
+  bool IsPatient(absl::Time now) const { return now - began_ < patience_; }
+  void Pause(absl::Time now);
+
   const absl::Duration patience_;
   int64_t answered_ = 0;
+  int64_t probes_ = 0;  // answered
   absl::Status last_;  // OK: there is no trouble
+  bool anew_ = true;   // the next begins behind an answered row
   absl::Time began_;
   absl::Time next_;
   absl::Duration pause_;
-  bool probed_ = false;  // in vain, since it began
+  bool probed_ = false;  // in vain, and the last time
+  bool turn_ = false;
 };
 
 }  // namespace lm

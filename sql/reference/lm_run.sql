@@ -45,8 +45,9 @@
 -- more (402, 429 with insufficient_quota), the run ends with an error that says so, the rows wait, and the next run goes on with
 -- them. An outage is waited for first (`hint` says it), until `outage_seconds` are over. Whose fault it is a probe tells: where no
 -- other row has an answer, the server is asked something small, a short row that it has answered before ("Hello." where there is none),
--- for 16 tokens at most. A row that fails three times while others, or the probe, are answered in between fails for itself; so does one
--- that is tried again and fails as it did before.
+-- for 16 tokens at most. A row that fails three times while others are answered in between fails for itself; so does one that is tried
+-- again and fails as it did before. Where only the probe is answered, rows that are refused fail so, too; but a server may fail (5xx)
+-- with all but the probe for a while: then rows are asked one by one, and fail for themselves once outage_seconds are over.
 --
 -- An answer that the target refuses (a constraint, a deferred foreign key, a trigger) is its row's failure, and kept in
 -- lm_job_rows.value. A target that can take none (a table or column of it was dropped) ends the run with an error; the answers that

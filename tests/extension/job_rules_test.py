@@ -251,6 +251,16 @@ class StorageTest(JobRulesTest):
                 db.execute("INSERT INTO short VALUES (7, NULL, 'there')")
                 self.assertEqual(db.execute("SELECT done, failed, cached FROM lm_run('k', '{\"retry\":true}')").fetchall()[-1], (3, 0, 1))
 
+    def test_what_fails_and_keeps_a_part_leaves_no_key_behind(self):
+        db = self.open("fails.db", script="CREATE TABLE short(id PRIMARY KEY, of REFERENCES short(id) DEFERRABLE INITIALLY DEFERRED);")
+        db.execute("PRAGMA foreign_keys = 1")
+        db.execute("INSERT INTO short VALUES ('there', NULL)")
+        # Of the second one's two rows the first is kept, and refers to nobody; the second is there.
+        self.add(db, target="INSERT OR FAIL INTO short SELECT 'a' || :id, iif(:id = 2, 'nobody', 'there') UNION ALL "
+                            "SELECT iif(:id = 2, 'there', 'b' || :id), NULL WHERE :value IS NOT NULL")
+        self.assertEqual(self.run_job(db), (3, 2, 1))
+        self.assertEqual([row for row, in db.execute("SELECT id FROM short ORDER BY id")], ["a1", "a3", "b1", "b3", "there"])
+
     def test_a_full_disk(self):
         for journal in ("wal", "delete"):
             with self.subTest(journal=journal):

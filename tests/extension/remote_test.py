@@ -957,13 +957,52 @@ class JobTroubleTest(RemoteCase):
                     server = self.server(answer=lambda body: refused(code, "flagged")(body) if body["messages"][-1]["content"] in texts else "fine")
                     rows = max(bad)
                     db = self.job(server, rows, retries=0)
-                    self.assertEqual(self.end(db, outage_seconds=60), (rows, rows - len(bad), len(bad)))
+                    # A server that fails may do so with all but the probe, for a while.
+                    self.assertEqual(self.end(db, outage_seconds=60 if code == 403 else 2), (rows, rows - len(bad), len(bad)))
                     self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE error LIKE '%flagged%' AND attempts = 1"), len(bad))
                     self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
                     # Three times each, and a probe or two in between.
-                    self.assertLess(len(server.requests), rows + 2 * len(bad) + 5)
+                    self.assertLess(len(server.requests), rows + 2 * len(bad) + 5 + (0 if code == 403 else len(bad)))
                     probes = [body for body in server.requests if body.get("max_tokens", 256) == 16]
                     self.assertEqual({body["messages"][-1]["content"] for body in probes} - {f"note {i}" for i in range(1, 11)} - {"Hello."}, set())
+
+    def test_a_probe_that_is_not_sent_has_no_answer(self):
+        for code in (403, 500):
+            for options in ('{"messages":true}', '{"max_total_tokens":400,"max_tokens":16}'):
+                with self.subTest(code=code, options=options):
+                    server = self.server(answer=refused(code, "out of order"))
+                    db = self.job(server, options=options, retries=0)
+                    if "messages" in options:
+                        db.execute("UPDATE notes SET body = json_array(json_object('role', 'user', 'content', body))")
+                    self.assertEqual(self.stops(db, "out of order", outage_seconds=1), {"waiting": 40})
+                    if "messages" in options:
+                        self.assertIn("Hello.", [body["messages"][-1]["content"] for body in server.requests])
+
+    def test_a_server_that_answers_the_probe_alone(self):
+        """For a while: rows are asked one by one behind it, and none fails."""
+        server = self.server()
+        good, well = server.answer, time.monotonic() + 3
+        server.answer = lambda body: good(body) if time.monotonic() > well or body["messages"][-1]["content"] == "Hello." else refused(500, "no memory")(body)
+        db = self.job(server, retries=0)
+        self.assertEqual(self.end(db, outage_seconds=60), (40, 40, 0))
+        self.assertLess(len(server.requests), 40 + 40 + 20)  # all at first, few while it lasts, all again
+
+    def test_tokens_that_are_not_counted_for_a_while(self):
+        text = " It is a text of many words that are read in parts." * 60
+        for begin in (0, 3):
+            with self.subTest(begin=begin):
+                counts, well = itertools.count(1), time.monotonic() + 2
+
+                class Forgetful(Handler):
+                    def do_POST(self):
+                        if self.path == "/tokenize" and next(counts) > begin and time.monotonic() < well:
+                            self.rfile.read(int(self.headers["Content-Length"]))
+                            return self.whole(503, {"error": {"message": "not now"}})
+                        return super().do_POST()
+                server = self.server(handler=Forgetful, answer=lambda body: "In short.")
+                db = self.job(server, rows=3, options='{"summarize":true,"max_tokens":16}', retries=0, context_length=512)
+                db.execute("UPDATE notes SET body = body || ?", (text,))
+                self.assertEqual(self.end(db, outage_seconds=60), (3, 3, 0))
 
     def test_rows_that_are_left_by_a_run_that_was_stopped(self):
         server = self.server()
