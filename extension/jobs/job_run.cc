@@ -324,6 +324,8 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
         const absl::Time now = absl::Now();
         RETURN_IF_ERROR(store_->Recover(now, options_.lease));
         const auto left = static_cast<int64_t>(rows_.size() - taken.size() + held_.size());
+        // What a trigger has not let be done with would be waited for for ever.
+        if (left == 0) RETURN_IF_ERROR(store_->Release());
         const size_t bytes = WantedBytes();
         const int64_t wanted = bytes > 0 ? Wanted(left) : 0;
         RETURN_IF_ERROR(store_->Claim(wanted, bytes, now + options_.lease, &claimed));

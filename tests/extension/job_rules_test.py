@@ -458,6 +458,18 @@ class EndTest(JobRulesTest):
         self.check_ends("INSERT INTO t(body) SELECT 'x'", target="UPDATE lm_job_rows SET state = 'waiting' WHERE id = :id",
                         end=(3, 0, 0))
 
+    def test_a_trigger_that_keeps_a_row_from_being_done(self):
+        db = self.open(script="INSERT INTO t(body) VALUES ('a newt');")
+        self.add(db)
+        db.execute("CREATE TRIGGER kept BEFORE UPDATE OF state ON lm_job_rows WHEN new.state = 'done' AND new.id = 2 BEGIN SELECT RAISE(IGNORE); END")
+        limit = threading.Timer(20, db.interrupt)
+        limit.start()
+        self.assertEqual(self.run_job(db), (4, 3, 0))
+        limit.cancel()
+        self.assertEqual(db.execute("SELECT id, state, worker FROM lm_job_rows WHERE state <> 'done'").fetchall(), [(2, "waiting", None)])
+        db.execute("DROP TRIGGER kept")
+        self.assertEqual(self.run_job(db), (4, 4, 0))
+
     def test_triggers_that_add_rows(self):
         self.check_ends("""CREATE TRIGGER more AFTER UPDATE OF state ON lm_job_rows WHEN new.state = 'done' BEGIN
                              INSERT INTO lm_job_rows(job, id, prompt) VALUES (new.job, new.id + 100, 'again'); END""",
