@@ -40,6 +40,9 @@ absl::StatusOr<AdapterFile> Open(const std::string& path, const std::string& nam
   RETURN_IF_ERROR(check("general.type", "adapter"));
   RETURN_IF_ERROR(check("adapter.type", "lora"));
   RETURN_IF_ERROR(check("general.architecture", architecture));
+  if (file.gguf->tensors().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": it has no tensors"));
+  }
   if (metadata.Has(kInvocation)) {
     return absl::UnimplementedError(absl::StrCat(path, ": '", kInvocation, "' is not supported"));
   }

@@ -95,7 +95,24 @@ std::optional<double> NumberOf(const MetadataValue& value) {
       value);
 }
 
+// Converters write the sections of any model that has some. In a text they are all the token's, but
+// for the fourth.
+bool AreOfText(const MetadataValue& value) {
+  return std::visit(
+      [](const auto& v) {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::vector<int64_t>> ||
+                      std::is_same_v<T, std::vector<uint64_t>>) {
+          return v.size() <= 3 || (v.size() == 4 && v[3] == 0);
+        } else {
+          return false;
+        }
+      },
+      value);
+}
+
 bool AsksForNothing(absl::string_view name, const MetadataValue& value) {
+  if (name == "rope.dimension_sections") return AreOfText(value);
   if (std::find(std::begin(kSilent), std::end(kSilent), name) != std::end(kSilent)) return true;
   const Neutral* neutral = std::find_if(std::begin(kNeutral), std::end(kNeutral),
                                         [name](const Neutral& n) { return n.name == name; });

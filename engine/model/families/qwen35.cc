@@ -4,9 +4,10 @@
 //
 // Both norm x before the mixer (attn_norm) and before the feed-forward (post_attention_norm).
 // Attention norms the heads of q and k and turns a part of each (partial rope); the sections that
-// the file lists tell image positions apart, in a text all of them are the token's. The weights of
-// experts chosen are normalised, and one that sees every row has a gate of its own. The heads of
-// values that share a key lie apart in the files, except qwen3next's, where they are neighbours.
+// the file lists tell image positions apart, in a text all of them but the last, which is for
+// nothing, are the token's. The weights of experts chosen are normalised, and one that sees every
+// row has a gate of its own. The heads of values that share a key lie apart in the files, except
+// qwen3next's, where they are neighbours.
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
 
@@ -28,7 +29,10 @@ absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
   RETURN_IF_ERROR(RefuseWindow(keys, spec->context_length));
   spec->ropes[0].pairing = RopePairing::kHalves;
-  keys.Has("rope.dimension_sections");
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sections, ReadRopeSections(keys));
+  if (!sections.empty() && keys.architecture() != "qwen3next") {
+    UseRopeSections(sections, /*interleaved=*/true, &spec->ropes[0]);
+  }
   RETURN_IF_ERROR(DescribeExperts(
       keys, {.shared = true, .shared_gate = true, .share_width = true, .shared_whole = true},
       spec));

@@ -371,6 +371,12 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
     ASSIGN_OR_RETURN(const int64_t open, keys.Int("expert_group_used_count", 1, groups));
     router.groups = static_cast<int32_t>(groups);
     router.chosen_groups = static_cast<int32_t>(open);
+    const int64_t most = *std::max_element(chosen.begin(), chosen.end());
+    if (experts.count % groups != 0 || most > experts.count / groups * open) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", keys.Key("expert_group_count"), "' = ", groups, ": ", most, " of ",
+                       experts.count, " experts cannot be chosen in ", open, " groups"));
+    }
   } else {
     RETURN_IF_ERROR(keys.IntOr("expert_group_used_count", 0, 1, 0).status());  // they are all one
   }

@@ -340,6 +340,9 @@ TEST(AdapterFileTest, WhatIsNoAdapterOfThisModelIsRefusedByName) {
   changed("adapter.type", "ia3").Refused({"'adapter.type' must be 'lora', got 'ia3'"});
   changed("general.architecture", "qwen3")
       .Refused({"'general.architecture' must be 'llama', got 'qwen3'"});
+  SmallAdapter empty;
+  empty.tensors.clear();
+  empty.Refused({"it has no tensors"});
   changed("adapter.alora.invocation_tokens", "x").Refused({"adapter.alora.invocation_tokens"});
   changed("adapter.lora.alpha", "x").Refused({"adapter.lora.alpha"});
   SmallAdapter large;

@@ -176,7 +176,6 @@ TEST(BadModelTest, KeysOfTheArchitectureThatAskForMoreAreNamed) {
   refused("llama.attention.clamp_kqv", 8.0f, "8");
   refused("llama.attention.max_alibi_bias", 8.0f, "8");
   refused("llama.attention.scale", 0.25f, "0.25");
-  refused("llama.attention.sliding_window", uint32_t{63}, "63");
   refused("llama.attn_logit_softcapping", 50.0f, "50");
   refused("llama.final_logit_softcapping", 30.0f, "30");
   refused("llama.logit_scale", 0.0625f, "0.0625");
@@ -209,6 +208,7 @@ TEST(BadModelTest, KeysThatAskForNothingAreRead) {
   loads("llama.logit_scale", 1.0f);
   loads("llama.pooling_type", uint32_t{3});
   loads("llama.rope.scaling.original_context_length", uint32_t{32});
+  loads("llama.rope.dimension_sections", std::vector<int32_t>{2, 1, 1, 0});
   loads("llama.rope.scaling.finetuned", true);
   loads("llama.rope.scaling.attn_factor", 1.0f);
   loads("llama.rope.scaling.yarn_attn_factor", 1.3f);

@@ -148,6 +148,15 @@ TEST_F(FamilyTest, Llama4SeesChunksAndWeighsWhatItsExpertsSee) {
   EXPECT_THAT(Refusal(), HasSubstr("'llama4.attention.chunk_size' must be 8192"));
 }
 
+TEST_F(FamilyTest, EachLayerOfALlamaHasTheWindowThatItsFileSays) {
+  Begin("llama", &DescribeLlama);
+  EXPECT_EQ(Windows(Spec()), std::vector<int64_t>(12, 0));
+  Set("attention.sliding_window", uint64_t{128});
+  EXPECT_EQ(Windows(Spec()), std::vector<int64_t>(12, 128));
+  Set("attention.sliding_window", uint64_t{512});
+  EXPECT_EQ(Windows(Spec()), std::vector<int64_t>(12, 0));
+}
+
 TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
   Begin("qwen3vl", &DescribeQwen3Vl);
   Set("attention.key_length", uint64_t{32});
@@ -224,6 +233,21 @@ TEST_F(FamilyTest, LayersOfDeciLackWhatTheFileSays) {
   EXPECT_THAT(Refusal(), HasSubstr("layer 0 has attention and no feed-forward"));
 }
 
+TEST_F(FamilyTest, GroupsOfExpertsAreAlikeAndHoldThoseChosen) {
+  Begin("qwen3moe", &DescribeQwen3);
+  Set("expert_count", uint64_t{8});
+  Set("expert_used_count", uint64_t{4});
+  Set("expert_group_count", uint64_t{4});
+  Set("expert_group_used_count", uint64_t{2});
+  EXPECT_EQ(Spec().layers[0].feed_forward.experts->router.chosen_groups, 2);
+  Set("expert_group_used_count", uint64_t{1});
+  EXPECT_THAT(Refusal(), HasSubstr("'qwen3moe.expert_group_count' = 4: 4 of 8 experts cannot be "
+                                   "chosen in 1 groups"));
+  Set("expert_group_count", uint64_t{3});
+  Set("expert_group_used_count", uint64_t{2});
+  EXPECT_THAT(Refusal(), HasSubstr("'qwen3moe.expert_group_count' = 3: 4 of 8 experts"));
+}
+
 TEST_F(FamilyTest, Qwen3VlMaySayThatItHasNoSharedExpert) {
   Begin("qwen3vlmoe", &DescribeQwen3Vl);
   Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2, 0});
@@ -242,8 +266,11 @@ TEST_F(FamilyTest, Qwen35HasADeltaNetInThreeOfFourLayers) {
   Set("ssm.time_step_rank", uint64_t{6});
   Set("ssm.group_count", uint64_t{3});
   Set("ssm.inner_size", uint64_t{120});
-  Set("rope.dimension_sections", std::vector<uint64_t>{2, 2, 1, 0});
+  Set("rope.dimension_sections", std::vector<uint64_t>{2, 2, 1, 3});
+  EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{5, 6, 7}));
+  Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2, 0});
   ModelSpec spec = Spec();
+  EXPECT_EQ(spec.ropes[0].still, std::vector<int64_t>());
   ASSERT_EQ(spec.num_layers(), 12);
   for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(spec.layers[i].attention() != nullptr, i % 4 == 3);
   const DeltaNetSpec& net = *spec.layers[0].delta_net();
@@ -319,6 +346,7 @@ TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
   std::vector<uint64_t> used(12, 3);
   used[7] = 5;
   Set("expert_used_count", used);
+  Set("expert_group_used_count", uint64_t{3});
   EXPECT_EQ(Spec().layers[6].feed_forward.experts->router.chosen, 3);
   EXPECT_EQ(Spec().layers[7].feed_forward.experts->router.chosen, 5);
   used[1] = 0;
@@ -694,11 +722,11 @@ TEST_F(FamilyTest, Gemma2CapsItsScoresAndLogits) {
 }
 
 TEST_F(FamilyTest, WindowsOfOthersAreRefused) {
-  Begin("llama", &DescribeLlama);
+  Begin("qwen3", &DescribeQwen3);
   Set("attention.sliding_window", uint64_t{4096});
   EXPECT_EQ(Windows(Spec()), std::vector<int64_t>(12, 0));
   Set("attention.sliding_window", uint64_t{100});
-  EXPECT_THAT(Refusal(), HasSubstr("'llama.attention.sliding_window' = 100"));
+  EXPECT_THAT(Refusal(), HasSubstr("'qwen3.attention.sliding_window' = 100"));
 }
 
 TEST_F(FamilyTest, MaincoderNormsHeadsThatHaveTurned) {
