@@ -13,6 +13,7 @@
 #include "engine/gguf/byte_cursor.h"
 #include "engine/gguf/message.h"
 #include "engine/gguf/metadata_reader.h"
+#include "engine/gguf/no_model.h"
 
 namespace lm {
 namespace {
@@ -80,7 +81,9 @@ absl::Status CheckRest(const RandomAccessFile& file, uint64_t data_end, uint64_t
 absl::StatusOr<GgufPart> ReadPart(const RandomAccessFile& file, int split) {
   ByteCursor cursor(file);
   GgufPart part;
-  RETURN_IF_ERROR(CheckMagic(&cursor));
+  const absl::Status magic = CheckMagic(&cursor);
+  if (!magic.ok()) RETURN_IF_ERROR(CheckNoGitPointer(file));
+  RETURN_IF_ERROR(magic);
   ASSIGN_OR_RETURN(part.version, ReadVersion(&cursor));
   ASSIGN_OR_RETURN(uint64_t num_tensors, cursor.ReadNumber<uint64_t>());
   ASSIGN_OR_RETURN(uint64_t num_pairs, cursor.ReadNumber<uint64_t>());

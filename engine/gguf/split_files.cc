@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/list_folder.h"
 #include "engine/base/status_macros.h"
+#include "engine/gguf/no_model.h"
 
 namespace lm {
 namespace {
@@ -40,7 +41,10 @@ std::optional<SplitPosition> PositionInName(const std::string& path) {
 
 absl::StatusOr<ModelIdentity> IdentifyDirectory(const std::filesystem::path& folder) {
   ModelIdentity identity;
-  ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile((folder / "config.json").string()));
+  const absl::StatusOr<FileIdentity> config = IdentifyFile((folder / "config.json").string());
+  if (absl::IsNotFound(config.status())) return NoModelIn(folder.string(), config.status());
+  RETURN_IF_ERROR(config.status());
+  identity.push_back(*config);
   std::vector<std::string> paths = ListFolder(folder.string()).value_or(std::vector<std::string>());
   std::erase_if(paths, [](const std::string& path) {
     const std::string extension = std::filesystem::path(path).extension().string();

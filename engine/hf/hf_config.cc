@@ -250,9 +250,14 @@ absl::Status AddDecoder(const HfObject& config, const Defaults& defaults, const 
   return AddRope(config, rope, context, defaults.rope_base, keys, model);
 }
 
-const Json* RopeOf(const HfObject& config) {
-  const Json* const parameters = config.Find("rope_parameters");
-  return parameters != nullptr ? parameters : config.Find("rope_scaling");
+absl::StatusOr<const Json*> RopeOf(const HfObject& config) {
+  for (const char* name : {"rope_parameters", "rope_scaling"}) {
+    const Json* const rope = config.Find(name);
+    if (rope == nullptr) continue;
+    if (!rope->is_object()) return config.Error(name, "an object");
+    return rope;
+  }
+  return nullptr;
 }
 
 // Llama, Mistral, Qwen2, Qwen3, Phi-3.
@@ -260,7 +265,9 @@ absl::Status AddPlainDecoder(const HfObject& config, Keys* keys, HfModel* model)
   RETURN_IF_ERROR(WantActivation(config, "hidden_act", "silu"));
   Defaults defaults;
   if (model->family->model_type == "mistral") defaults.kv_heads = 8;
-  RETURN_IF_ERROR(AddDecoder(config, defaults, RopeOf(config), keys, model));
+  ASSIGN_OR_RETURN(const Json* const rope, RopeOf(config));
+  RETURN_IF_ERROR(AddDecoder(config, defaults, rope, keys, model));
+  if (model->family->model_type == "llama") return absl::OkStatus();  // whatever it says, no window
   // Qwen's configurations have a window that they do not use.
   const bool has_switch =
       model->family->architecture == "qwen2" || model->family->architecture == "qwen3";
@@ -286,7 +293,7 @@ absl::Status AddGemma3(const HfObject& config, Keys* keys, HfModel* model) {
                           .vocab = 262208,
                           .rope_base = 1e6,
                           .tied = true};
-  const Json* rope = RopeOf(config);
+  ASSIGN_OR_RETURN(const Json* rope, RopeOf(config));
   ASSIGN_OR_RETURN(double local_base, config.Number("rope_local_base_freq", 10000));
   if (rope != nullptr && rope->Has("full_attention")) {  // transformers 5
     if (const Json* local = rope->Find("sliding_attention")) {

@@ -14,6 +14,7 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
+#include "engine/gguf/no_model.h"
 #include "engine/hf/hf_config.h"
 #include "engine/hf/hf_tokenizer.h"
 #include "engine/hf/packed_rows.h"
@@ -87,7 +88,11 @@ class TensorMapper {
   absl::Status MapOne(const StoredTensor& tensor) {
     const size_t dot = tensor.name.rfind('.');
     const std::string stem = tensor.name.substr(0, dot);
-    const std::string kind = dot == std::string::npos ? "" : tensor.name.substr(dot);
+    std::string kind = dot == std::string::npos ? "" : tensor.name.substr(dot);
+    if (absl::EndsWith(stem, "LayerNorm")) {  // as BERT's first releases call them
+      if (kind == ".gamma") kind = ".weight";
+      if (kind == ".beta") kind = ".bias";
+    }
     const std::optional<std::string> name = GgufName(model_, stem);
     const bool packed = kind == ".qweight";
     const bool beside = kind == ".qzeros" || kind == ".scales" || kind == ".g_idx";
@@ -209,7 +214,10 @@ std::string NameOf(const std::filesystem::path& folder, const HfModel& model,
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenHfDirectory(const std::string& path) {
   const std::filesystem::path folder = path;
   const std::filesystem::path config_path = folder / "config.json";
-  ASSIGN_OR_RETURN(const Json json, ReadJsonFile(config_path.string()));
+  const absl::StatusOr<Json> found = ReadJsonFile(config_path.string());
+  if (absl::IsNotFound(found.status())) return NoModelIn(path, found.status());
+  RETURN_IF_ERROR(found.status());
+  const Json& json = *found;
   const HfObject config(json, absl::StrCat("'", config_path.string(), "'"));
   Metadata metadata;
   ASSIGN_OR_RETURN(const HfModel model, ReadHfConfig(config, &metadata));

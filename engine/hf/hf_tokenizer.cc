@@ -437,7 +437,15 @@ void AddTemplate(absl::string_view name, const Json& text, Metadata* metadata) {
       text.string());
 }
 
-// chat_template.jinja, or what tokenizer_config.json has: one template, or several with names.
+// An object without members where there is no such file.
+absl::StatusOr<Json> ReadOptional(const std::filesystem::path& path) {
+  absl::StatusOr<Json> json = ReadJsonFile(path.string());
+  if (absl::IsNotFound(json.status())) return Json::MakeObject();
+  return json;
+}
+
+// chat_template.jinja, or what tokenizer_config.json has: one template, or several with names; or
+// what of old releases of models with images chat_template.json has.
 absl::Status AddTemplates(const std::filesystem::path& folder, const HfObject& settings,
                           Metadata* metadata) {
   const absl::StatusOr<std::unique_ptr<RandomAccessFile>> file =
@@ -454,7 +462,9 @@ absl::Status AddTemplates(const std::filesystem::path& folder, const HfObject& s
     return absl::OkStatus();
   }
   if (!absl::IsNotFound(file.status())) return file.status();
-  const Json* const given = settings.Find("chat_template");
+  ASSIGN_OR_RETURN(const Json old, ReadOptional(folder / "chat_template.json"));
+  const Json* given = settings.Find("chat_template");
+  if (given == nullptr) given = old.Find("chat_template");
   if (given == nullptr) return absl::OkStatus();
   AddTemplate("", *given, metadata);
   for (size_t i = 0; given->is_array() && i < given->size(); ++i) {
@@ -464,13 +474,6 @@ absl::Status AddTemplates(const std::filesystem::path& folder, const HfObject& s
     AddTemplate(name->string(), *text, metadata);
   }
   return absl::OkStatus();
-}
-
-// An object without members where there is no such file.
-absl::StatusOr<Json> ReadOptional(const std::filesystem::path& path) {
-  absl::StatusOr<Json> json = ReadJsonFile(path.string());
-  if (absl::IsNotFound(json.status())) return Json::MakeObject();
-  return json;
 }
 
 std::string InQuotes(const std::filesystem::path& path) {
@@ -483,7 +486,15 @@ absl::Status AddHfTokenizer(const std::string& folder, const HfObject& config, i
                             bool embeds, Metadata* metadata) {
   const std::filesystem::path root = folder;
   const std::filesystem::path path = root / "tokenizer.json";
-  ASSIGN_OR_RETURN(const Json tokenizer, ReadJsonFile(path.string(), kTokenizerJson));
+  const absl::StatusOr<Json> found = ReadJsonFile(path.string(), kTokenizerJson);
+  if (absl::IsNotFound(found.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(found.status().message(),
+                     "; vocabularies in other files, such as tokenizer.model, are not "
+                     "read"));
+  }
+  RETURN_IF_ERROR(found.status());
+  const Json& tokenizer = *found;
   ASSIGN_OR_RETURN(const Json settings, ReadOptional(root / "tokenizer_config.json"));
   ASSIGN_OR_RETURN(const Json generation, ReadOptional(root / "generation_config.json"));
   const HfObject whole(tokenizer, InQuotes(path));

@@ -317,6 +317,10 @@ std::string TextMember(const Json& config, absl::string_view name) {
 
 absl::StatusOr<PackedScheme> ReadPackedScheme(const Json& config) {
   PackedScheme scheme;
+  if (!config.is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("quantization_config: wanted an object, got ", Excerpt(config.Dump(), 40)));
+  }
   // quantize_config.json, which is GPTQ's alone, does not say.
   const std::string method = TextMember(config, "quant_method");
   scheme.awq = method == "awq";

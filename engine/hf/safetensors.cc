@@ -16,6 +16,7 @@
 #include "engine/base/list_folder.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
+#include "engine/gguf/no_model.h"
 #include "engine/gguf/tensor_directory.h"
 
 namespace lm {
@@ -130,6 +131,7 @@ absl::StatusOr<std::vector<StoredTensor>> ReadHeader(
   if (file->Size() < sizeof(length)) {
     return Error(absl::StrCat("not a safetensors file: it has ", file->Size(), " bytes"));
   }
+  RETURN_IF_ERROR(CheckNoGitPointer(*file));
   RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(length)));
   std::memcpy(&header_bytes, length, sizeof(length));
   const uint64_t left = file->Size() - sizeof(length);
@@ -266,6 +268,8 @@ absl::StatusOr<Json> ReadJsonFile(const std::string& path, const JsonLimits& lim
   RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(text.data(), text.size())));
   absl::StatusOr<Json> json = ParseJson(text, limits.values);
   if (absl::IsInvalidArgument(json.status())) {
+    const absl::Status pointer = CheckNoGitPointer(*file);
+    if (!pointer.ok()) return Error(absl::StrCat("'", path, "' is ", pointer.message()));
     return Error(absl::StrCat("'", path, "' ", json.status().message()));
   }
   return json;

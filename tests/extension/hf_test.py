@@ -195,6 +195,47 @@ class DirectoryTest(FolderTest):
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
         self.assertEqual(json.loads(self.ask("lm_tokenize", "", folder)), [gguf.keys["tokenizer.ggml.tokens"].index("<|im_start|>")])
 
+    def test_the_template_of_an_old_model_with_images(self):
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "qwen3-f32.gguf"), self.folder / "m")
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "chat_template.json").write_text(json.dumps({"chat_template": "[{{ messages[0].content }}]"}))
+        for own, text in (({"chat_template": "<{{ messages[0].content }}>"}, "<hi>"), ({"chat_template": None}, "[hi]")):
+            (folder / "tokenizer_config.json").write_text(json.dumps(settings | own))
+            self.assertEqual(value(self.db, "SELECT lm_render('hi', NULL, json_object('model', ?))", str(folder)), text)
+
+    def test_norms_of_the_first_releases_of_bert(self):
+        gguf = hf_writer.Gguf(MODELS / "bert-f32.gguf")
+        old = {name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
+               for name, tensor in hf_writer.hf_tensors(gguf).items()}
+        self.assertIn("embeddings.LayerNorm.gamma", old)
+        folder = hf_writer.write_directory(gguf, self.folder / "bert", old)
+        self.assertEqual(self.ask("lm_embed", TEXTS[1], folder), self.ask("lm_embed", TEXTS[1], MODELS / "bert-f32.gguf"))
+
+    def test_a_window_in_each_layer(self):
+        """Mistral's first: a token sees no further back than `layers` windows, and to the end of the first what it sees is as without."""
+        layers, window, tokens = 2, 8, 40
+        gguf = hf_writer.Gguf(MODELS / "llama-rope-factors-f16.gguf")
+        self.assertEqual(gguf.keys["llama.block_count"], layers)
+        vocab = len(gguf.keys["tokenizer.ggml.tokens"])
+
+        def rows(ids, **config):
+            folder = hf_writer.write_directory(gguf, self.folder / str(len(list(self.folder.iterdir()))), **{"model_type": "mistral"} | config)
+            out = self.folder / "logits.f32"
+            ran = subprocess.run([LM_LOGITS, str(folder), str(out), ",".join(map(str, ids)), "threads=1", "kv_type=f32"], capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            data = out.read_bytes()
+            return [struct.unpack_from(f"<{vocab}f", data, 4 * vocab * i) for i in range(len(ids))]
+
+        ids = [5 + i * 7 % 240 for i in range(tokens)]
+        seen, whole = rows(ids, sliding_window=window), rows(ids)
+        last = rows(ids[-1 - layers * (window - 1):], sliding_window=window)[-1]
+        distance = lambda a, b: max(abs(x - y) for x, y in zip(a, b))
+        self.assertLess(max(distance(seen[i], whole[i]) for i in range(window)), 1e-4)
+        self.assertLess(distance(seen[-1], last), 1e-3)
+        self.assertGreater(distance(seen[-1], whole[-1]), 1e-2)
+        self.assertGreater(distance(seen[window], whole[window]), 1e-3)
+        self.assertEqual(rows(ids, sliding_window=window, model_type="llama"), whole)
+
     def test_added_tokens_swallow_white_space(self):
         folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "qwen3-f32.gguf"), self.folder / "m")
         path, text = folder / "tokenizer.json", "a \n<think>\n b"
@@ -250,6 +291,8 @@ class DirectoryTest(FolderTest):
             ({"model_type": "mamba"}, {}, "'mamba' is not read from a directory"),
             ({"hidden_size": None}, {}, '"hidden_size": wanted a whole number, got nothing'),
             ({"hidden_size": "x"}, {}, '"hidden_size": wanted a whole number, got "x"'),
+            ({"rope_scaling": "linear"}, {}, '"rope_scaling": wanted an object, got "linear"'),
+            ({"quantization_config": []}, {}, "quantization_config: wanted an object, got []"),
             ({"hidden_act": "relu"}, {}, '"hidden_act": "relu" is not supported'),
             ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, {}, '"rope_type": "dynamic" is not supported'),
             ({"quantization_config": {"quant_method": "fp8"}}, {}, 'quant_method "fp8" is not supported'),
@@ -281,12 +324,34 @@ class DirectoryTest(FolderTest):
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
         self.assertIn("[a-q]+|unheard-of", self.refusal(folder))
         (folder / "tokenizer.json").unlink()
-        self.assertIn("tokenizer.json", self.refusal(folder))
+        self.assertIn("tokenizer.json': No such file or directory; vocabularies in other files, such as tokenizer.model", self.refusal(folder))
         (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
         hf_writer.write_directory(gguf, self.folder / "whole")
         shutil.copy(self.folder / "whole" / "tokenizer.json", folder)
         self.assertIn("are not read, as they are programs", self.refusal(folder))
         self.assertIn("config.json", self.refusal(self.folder))
+
+    def test_a_folder_that_is_no_model_says_what_it_is(self):
+        problems = lambda path: [self.refusal(path), self.refusal(path, "SELECT lm_token_count('a', json_object('model', ?))")]
+        for problem in problems(self.folder):
+            self.assertTrue(problem.endswith("config.json': No such file or directory"), problem)
+        (self.folder / "adapter_config.json").write_text("{}")
+        for problem in problems(self.folder):
+            self.assertIn("a folder of an adapter (PEFT's)", problem)
+        (self.folder / "Model-Q8_0.gguf").write_bytes(b"GGUF")
+        for problem in problems(self.folder):
+            self.assertIn(f"a file in it is '{self.folder}/Model-Q8_0.gguf'", problem)
+
+    def test_pointers_of_git_lfs_are_called_so(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+        file = self.folder / "m.gguf"
+        file.write_bytes(pointer)
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "qwen3-f32.gguf"), self.folder / "m")
+        self.assertIn('m.gguf\': only a pointer of Git LFS to the file ("git lfs pull" fetches it)', self.refusal(file))
+        for name in ("model.safetensors", "tokenizer.json"):  # which is read first
+            (folder / name).write_bytes(pointer)
+            self.assertIn("only a pointer of Git LFS", self.refusal(folder))
+            self.assertIn(name, self.refusal(folder))
 
     def test_damaged_files_are_refused_or_read(self):
         """A thousand flips and cuts, in each of the files: an answer, or an error with the file's name."""
