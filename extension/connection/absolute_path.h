@@ -1,4 +1,5 @@
 // Paths that go on leading where they led when they were given, wherever the process goes later.
+// "~/" means in all of them what it means to a shell.
 #ifndef LM_EXTENSION_CONNECTION_ABSOLUTE_PATH_H_
 #define LM_EXTENSION_CONNECTION_ABSOLUTE_PATH_H_
 
@@ -8,6 +9,9 @@
 #include "absl/strings/string_view.h"
 
 namespace lm {
+
+// `path`, where "~/" at its beginning means the folder that HOME names.
+std::string PathFromHome(const std::string& path);
 
 // `path` from the working directory, for what is said now and kept. InvalidArgument, which names
 // `what` it is the path of, where there is no such directory any more.

@@ -58,6 +58,9 @@ absl::Status ReadLocalOptions(const std::string& json, ModelOptions* options, Pr
   ASSIGN_OR_RETURN(prices->in, own.Amount("price_in"));
   ASSIGN_OR_RETURN(prices->out, own.Amount("price_out"));
   RETURN_IF_ERROR(ParseModelOptions(own.rest().value_or(""), options, kPrices));
+  options->draft = PathFromHome(options->draft);
+  options->chat_template = PathFromHome(options->chat_template);
+  for (AdapterOption& adapter : options->lora) adapter.path = PathFromHome(adapter.path);
   options->pack_cache = PathFromStart(options->pack_cache);
   options->prefix_store = PathFromStart(options->prefix_store);
   return absl::OkStatus();

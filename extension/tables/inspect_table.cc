@@ -37,6 +37,7 @@
 #include "engine/model/inspect_model.h"
 #include "engine/remote/hub_reference.h"
 #include "engine/remote/remote_options.h"
+#include "extension/connection/absolute_path.h"
 #include "extension/connection/hub_model.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/aside.h"
@@ -100,7 +101,7 @@ class InspectCursor : public TableCursor {
       ASSIGN_OR_RETURN(path, FindDefaultModel());
     }
     if (IsHubReference(path)) return FindHubModel(path);
-    if (!IsRemotePath(path)) return path;
+    if (!IsRemotePath(path)) return PathFromHome(path);
     return absl::InvalidArgumentError(absl::StrCat(
         "'", Printable(reference), "' is on the network, and has no file here to look into"));
   }

@@ -5,7 +5,8 @@
 --
 -- columns; SELECT * and INSERT without names mean the first two
 --   name           for {"model":"..."}; 'default' answers where a call names nobody
---   path           a GGUF file, a directory of Hugging Face's, hf:owner/name:quantisation, a server's address or a JSON array of several
+--   path           a GGUF file, a directory of Hugging Face's, hf:owner/name:quantisation, a server's address or a JSON array of several;
+--                  "~/" is the folder that HOME names
 --   options        JSON: how it is loaded (below, and sql/guide/settings.md), or how the server is spoken to (sql/guide/remote.md)
 -- these are read only, and NULL until the model is in use:
 --   architecture   its family

@@ -244,6 +244,44 @@ class WorkingDirectoryTest(unittest.TestCase):
             self.assertLessEqual({"packs", "own packs", "packs of n", "prefixes"}, {path.name for path in here.iterdir()})
 
 
+class HomeTest(unittest.TestCase):
+    """"~/" is the folder that HOME names, wherever a path is named."""
+    SCRIPT = """if True:
+        import json, os, sys
+        sys.path.insert(0, sys.argv[1])
+        import harness
+        c = harness.connect()
+        options = {"draft": "~/m.gguf", "lora": [{"name": "a", "path": "~/a.gguf"}], "chat_template": "~/t.jinja", "pack_cache": "~/packs of n"}
+        c.execute("INSERT INTO temp.lm_models(name, path, options) VALUES ('n', '~/m.gguf', ?)", (json.dumps(options),))
+        c.execute("INSERT INTO temp.lm_settings VALUES ('pack_cache', '~/packs'), ('prefix_store', '~/prefixes')")
+        for model in "n", "~/m.gguf":
+            harness.value(c, "SELECT generate('x', NULL, ?)", json.dumps({"max_tokens": 1, "model": model}))
+        print(harness.value(c, "SELECT lm_render('x', NULL, '{\\"model\\":\\"n\\"}')"))
+        print(harness.value(c, "SELECT problem IS NULL FROM lm_inspect('~/m.gguf')"))
+        print(harness.value(c, "SELECT lm_convert('~/m.gguf', '~/q.gguf', 'Q4_0') IS NOT NULL"))
+        print(c.execute("SELECT path FROM temp.lm_models WHERE name = 'n'").fetchone()[0])
+        print(harness.value(c, "SELECT group_concat(value) FROM temp.lm_settings WHERE source = 'lm_settings'"))
+        try: harness.value(c, "SELECT lm_token_count('x', '{\\"model\\":\\"~other/m.gguf\\"}')")
+        except Exception as error: print(error)
+    """
+
+    def test_a_tilde_is_the_home(self):
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder).resolve() / "home"
+            home.mkdir()
+            shutil.copy(harness.MODELS / "llama-q8_0.gguf", home / "m.gguf")
+            shutil.copy(harness.MODELS / "llama-q8_0-lora-1.gguf", home / "a.gguf")
+            (home / "t.jinja").write_text("<{{ messages[0].content }}>")
+            done = subprocess.run([sys.executable, "-c", self.SCRIPT, str(pathlib.Path(__file__).resolve().parent)], cwd=folder,
+                                  env=os.environ | {"HOME": str(home), "LM0": os.path.abspath(harness.LM0)}, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            render, inspected, converted, path, settings, error = done.stdout.splitlines()
+            self.assertEqual((render, inspected, converted, path), ("<x>", "1", "1", f"{home}/m.gguf"))
+            self.assertEqual(settings, f"{home}/packs,{home}/prefixes")
+            self.assertIn(f"'{folder}/~other/m.gguf'", error)  # as it is written
+            self.assertLessEqual({"packs of n", "q.gguf"}, {path.name for path in home.iterdir()})
+
+
 class SaltTest(unittest.TestCase):
     SYSTEM = "You are given a note. Say in one word what it is about. Do not explain. Do not repeat the note. " * 3
     CACHED = "SELECT tokens_cached FROM lm_each('[\"x\"]', ?, '{\"max_tokens\":1}')"
