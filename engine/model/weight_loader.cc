@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "engine/base/digest.h"
 #include "engine/base/status_macros.h"
@@ -284,7 +285,13 @@ absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, in
                                                      int64_t cols, bool in_memory, bool numbers) {
   const TensorInfo* info = gguf_.FindTensor(name);
   if (info == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is missing"));
+    const std::string first = absl::StrReplaceAll(name, {{"_exps.", ".0."}});
+    const bool one_by_one = gguf_.FindTensor(first) != nullptr;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor '", name, "' is missing",
+        one_by_one ? absl::StrCat("; the file has experts one by one, such as '", first,
+                                  "', as converters no longer write them since April 2024")
+                   : ""));
   }
   if (info->rows != rows || info->cols != cols) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' must be ", rows, " x ",

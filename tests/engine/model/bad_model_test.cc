@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/model/weight_loader.h"
 #include "tests/engine/model/small_model.h"
 #include "tests/testdata.h"
@@ -163,6 +164,25 @@ TEST(BadModelTest, RopeScalingThatWeDoNotHave) {
       ExpectRefused(model, {key});
     }
   }
+}
+
+TEST(BadModelTest, ExpertsOneByOneAreCalledSo) {
+  SmallModel model;
+  model.Set("llama.expert_count", uint32_t{2});
+  model.Set("llama.expert_used_count", uint32_t{1});
+  model.tensors["blk.0.ffn_gate_inp.weight"] = {{32, 2}};
+  ExpectRefused(model, {"tensor 'blk.0.ffn_gate_exps.weight' is missing"});
+  for (const char* part : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    const std::string name = absl::StrCat("blk.0.", part);
+    const SmallModel::TensorSpec whole = model.tensors[name + ".weight"];
+    model.tensors.erase(name + ".weight");
+    for (const char* expert : {".0", ".1"}) {
+      model.tensors[absl::StrCat(name, expert, ".weight")] = whole;
+    }
+  }
+  ExpectRefused(model,
+                {"tensor 'blk.0.ffn_gate_exps.weight' is missing; the file has experts one by "
+                 "one, such as 'blk.0.ffn_gate.0.weight'"});
 }
 
 // Each of these changes what llama.cpp, or the model's author, computes.
