@@ -4,6 +4,7 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/batch/map_reduce.h"
+#include "extension/batch/row_request.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
@@ -15,19 +16,7 @@ namespace {
 
 // REQUIRES: the row has a prompt.
 absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row, const Session& session) {
-  TextRequest request{.prompt = **row.prompt, .options = row.options->generation};
-  if (row.embed.has_value()) {
-    request.task = row.embed->ranks ? Task::kRank : Task::kEmbed;
-    request.question = row.question;
-    request.pooling = row.embed->pooling;
-  } else {
-    request.system = row.options->SystemOf(*row.system);
-    if (row.chooses) request.task = Task::kChoose;
-    if (row.weighs) request.task = Task::kWeigh;
-    request.question = row.question;
-    request.begun = row.begun;
-    request.asked = row.asked;
-  }
+  TextRequest request = RequestOf(row);
   request.scan = row.scan;
   if (request.scan == nullptr && !session.only_counts()) {
     if (const auto work = StatementCall::Work()) request.scan = work->scan();

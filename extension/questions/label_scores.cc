@@ -14,6 +14,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch/row_request.h"
 #include "extension/questions/constrained_options.h"
 
 namespace lm {
@@ -126,10 +127,9 @@ std::vector<double> SharesOfVotes(absl::Span<const std::string> labels, const Ge
   return shares;
 }
 
-// The model's answer at the point behind the first `begun` bytes of the group.
-absl::StatusOr<std::optional<Generation>> AskAt(const RowPrompt& row,
-                                                absl::Span<const std::string> labels,
-                                                const Group& group, size_t begun, AskRow ask) {
+// What is asked at the point behind the first `begun` bytes of the group.
+absl::StatusOr<RowPrompt> RowAt(const RowPrompt& row, absl::Span<const std::string> labels,
+                                const Group& group, size_t begun) {
   CallOptions options = *row.options;
   const AnswerConstraint constraint = EndingsOf(labels, group, begun);
   // The answer itself is not looked at, but it must not be cut.
@@ -143,7 +143,20 @@ absl::StatusOr<std::optional<Generation>> AskAt(const RowPrompt& row,
                   .begun = labels[group.front()].substr(0, begun),
                   .asked = row.asked};
   ASSIGN_OR_RETURN(asked.options, Constrained(std::move(options), constraint));
-  return ask(std::move(asked));
+  return asked;
+}
+
+// One label is all that there is to say: nothing is computed, but what would be its row's failure
+// is that all the same.
+absl::StatusOr<std::optional<std::vector<double>>> ScoreOne(const RowPrompt& row,
+                                                            absl::Span<const std::string> labels,
+                                                            AskRow ask) {
+  ASSIGN_OR_RETURN(RowPrompt asked, RowAt(row, labels, {0}, 0));
+  const absl::Status status = CheckRow(asked);
+  if (status.ok()) return std::optional(std::vector<double>{1});
+  asked.prompt = status;
+  RETURN_IF_ERROR(ask(std::move(asked)).status());
+  return std::optional<std::vector<double>>();
 }
 
 }  // namespace
@@ -151,18 +164,19 @@ absl::StatusOr<std::optional<Generation>> AskAt(const RowPrompt& row,
 absl::StatusOr<std::optional<std::vector<double>>> ScoreLabels(const RowPrompt& row,
                                                                absl::Span<const std::string> labels,
                                                                AskRow ask) {
+  if (labels.size() == 1) return ScoreOne(row, labels, ask);
   std::vector<double> scores(labels.size());
   Group all(labels.size());
   std::iota(all.begin(), all.end(), size_t{0});
   const int32_t votes = row.options->generation.vote;
   // What comes to a point comes from points before it.
   std::map<Point, double> points;
-  if (all.size() == 1) scores[0] = 1;
-  if (all.size() > 1) points[{0, all}] = 1;
+  points[{0, all}] = 1;
   while (!points.empty()) {
     const auto node = points.extract(points.begin());
     const auto& [begun, group] = node.key();
-    ASSIGN_OR_RETURN(const std::optional<Generation> answer, AskAt(row, labels, group, begun, ask));
+    ASSIGN_OR_RETURN(RowPrompt asked, RowAt(row, labels, group, begun));
+    ASSIGN_OR_RETURN(const std::optional<Generation> answer, ask(std::move(asked)));
     if (!answer.has_value()) return std::optional<std::vector<double>>();
     if (votes > 0) return std::optional(SharesOfVotes(labels, *answer, votes));
     std::map<Point, double> shares;
