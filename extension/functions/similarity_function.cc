@@ -37,6 +37,7 @@ absl::Status Similarity(Call& call) {
                    OwnOptions::TakeOfCall(json, {"pooling", "task", "dimensions"}));
   RETURN_IF_ERROR(CheckNoneOfAnswers(own.rest()));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
+  const OnError on_error = options.generation.on_error;
   ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(options)));
   std::array<std::vector<float>, 2> vectors;
   bool known = true;
@@ -45,7 +46,12 @@ absl::Status Similarity(Call& call) {
     if (sqlite3_value_type(value) == SQLITE_BLOB) {
       const auto* bytes = static_cast<const char*>(sqlite3_value_blob(value));
       const size_t size = sqlite3_value_bytes(value);
-      ASSIGN_OR_RETURN(vectors[side], VectorOf({bytes, bytes != nullptr ? size : 0}, kSides[side]));
+      absl::StatusOr<std::vector<float>> vector =
+          VectorOf({bytes, bytes != nullptr ? size : 0}, kSides[side]);
+      if (!vector.ok()) {
+        return ResultAnswer(call.context(), {.generation = {.status = vector.status()}}, on_error);
+      }
+      vectors[side] = *std::move(vector);
       continue;
     }
     // Both are foreseen where neither is known yet.

@@ -30,3 +30,5 @@ SELECT package FROM documents WHERE vector IS NOT NULL
 
 SELECT lm_similarity('rain', x'00');
 --! b must be a text, or a vector of float32 as lm_embed gives it, got a BLOB of 1 bytes
+SELECT lm_similarity('rain', x'00', '{"on_error":"null"}');
+--> NULL
