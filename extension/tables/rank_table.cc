@@ -46,6 +46,7 @@ struct RankedText {
   int64_t key = 0;
   std::string text = {};
   std::optional<double> score = {};
+  absl::Status failure = {};  // of a text that none can be asked about
 };
 
 absl::StatusOr<std::vector<RankedText>> ReadTexts(absl::string_view json) {
@@ -58,8 +59,9 @@ absl::StatusOr<std::vector<RankedText>> ReadTexts(absl::string_view json) {
               absl::StrCat("texts[", index, "] must be ", kWanted, ", got ", element.text));
         }
         if (element.kind == ArrayElement::Kind::kNull) return absl::OkStatus();
-        RETURN_IF_ERROR(CheckText(element.text, absl::StrCat("texts[", index, "]")));
+        absl::Status failure = CheckText(element.text, absl::StrCat("texts[", index, "]"));
         texts.push_back({.key = index, .text = std::move(element.text)});
+        texts.back().failure = std::move(failure);
         return absl::OkStatus();
       }));
   return texts;
@@ -122,6 +124,8 @@ class RankCursor : public RowsCursor {
   absl::Status Score(std::string query, CallOptions options, std::vector<RankedText>* texts) {
     ASSIGN_OR_RETURN(const Relevance relevance,
                      Relevance::Create(std::move(query), std::move(options)));
+    if (relevance.on_error() == OnError::kError) RETURN_IF_ERROR(FirstFailure(*texts));
+    std::erase_if(*texts, [](const RankedText& text) { return !text.failure.ok(); });
     ASSIGN_OR_RETURN(const std::vector<Generation> answers, Answers(texts->size(), [&](size_t i) {
                        return relevance.Row(std::optional((*texts)[i].text));
                      }));
@@ -142,6 +146,7 @@ class RankCursor : public RowsCursor {
   // Each match is played twice: the model may prefer what it reads first.
   absl::Status Compare(std::string query, CallOptions options, size_t most,
                        std::vector<RankedText>* texts) {
+    RETURN_IF_ERROR(FirstFailure(*texts));
     ASSIGN_OR_RETURN(const Comparison comparison,
                      Comparison::Create(std::move(query), std::move(options)));
     auto play = [&](absl::Span<const Match> matches) -> absl::StatusOr<std::vector<double>> {
@@ -170,6 +175,11 @@ class RankCursor : public RowsCursor {
     std::vector<RankedText> ranked;
     for (size_t i : best) ranked.push_back(std::move((*texts)[i]));
     *texts = std::move(ranked);
+    return absl::OkStatus();
+  }
+
+  static absl::Status FirstFailure(absl::Span<const RankedText> texts) {
+    for (const RankedText& text : texts) RETURN_IF_ERROR(text.failure);
     return absl::OkStatus();
   }
 

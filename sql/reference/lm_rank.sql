@@ -11,6 +11,8 @@
 --
 -- options are those of generate(), and
 --   method  "pointwise": each text by itself; "pairwise": two at a time, a tournament
+-- With on_error "null" a text that fails (it is too long, or holds a NUL character) has no row; in a tournament, where it is one of two,
+-- it ends the statement whatever on_error says.
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES
@@ -36,6 +38,12 @@ SELECT count(*), min(score) >= 0, max(score) <= 1 FROM lm_rank('maps of the star
 -- after it. For a few candidates, and a model that can compare.
 SELECT count(*), count(DISTINCT key) FROM lm_rank('maps of the stars', (SELECT json_group_array(description) FROM documents), 3, '{"method":"pairwise"}');
 --> 3|3
+
+-- Of one that fails.
+SELECT key, value FROM lm_rank('maps', '["a\u0000b","maps of the stars"]', NULL, '{"on_error":"null"}');
+--> 1|maps of the stars
+SELECT key, value FROM lm_rank('maps', '["a\u0000b","maps of the stars"]', NULL, '{"on_error":"null","method":"pairwise"}');
+--! texts\[0\] has a NUL character at byte 1 of 3
 
 SELECT * FROM lm_rank('q', '["a", ["b"]]');
 --! texts\[1\] must be a string or null, got an array
