@@ -36,6 +36,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/grammar/schema_document.h"
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
 #include "extension/host/sqlite_value.h"
@@ -49,6 +50,7 @@ namespace {
 
 constexpr char kName[] = "lm_extract_each";
 constexpr int kFirstArgument = 3;  // behind the module, the database and the table
+constexpr int kMostReferences = 100;  // one behind the other
 
 // What one CREATE VIRTUAL TABLE has said.
 struct Extraction {
@@ -84,12 +86,25 @@ absl::string_view TypeOf(const Json& property) {
   return "";
 }
 
+// The schema that stands for this one, where all that it says is a $ref.
+absl::StatusOr<const Json*> Referred(const SchemaDocument& document, const Json* schema) {
+  for (int turns = 0; turns < kMostReferences; ++turns) {
+    const Json* ref = schema->Find("$ref");
+    const bool says_more = schema->Has("properties") || schema->Has("items");
+    if (ref == nullptr || !ref->is_string() || says_more) break;
+    ASSIGN_OR_RETURN(schema, document.Resolve(*schema, ref->string()));
+  }
+  return schema;
+}
+
 absl::Status ReadColumns(Extraction* extraction) {
-  const std::optional<Json> schema = Json::Parse(extraction->schema);
-  const Json* object = schema.has_value() ? &*schema : nullptr;
-  const Json* items = object != nullptr ? object->Find("items") : nullptr;
-  if (items != nullptr) object = items;
-  const Json* properties = object != nullptr ? object->Find("properties") : nullptr;
+  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document,
+                   SchemaDocument::Parse(extraction->schema));
+  ASSIGN_OR_RETURN(const Json* object, Referred(*document, &document->root()));
+  if (const Json* items = object->Find("items"); items != nullptr) {
+    ASSIGN_OR_RETURN(object, Referred(*document, items));
+  }
+  const Json* properties = object->Find("properties");
   if (properties == nullptr || !properties->is_object() || properties->size() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("schema must be of an object, or of an array of objects, with properties, "

@@ -2,7 +2,7 @@
 --
 -- lm_extract's fields as columns of their types. The schema is said once, when the table is made, for a table's columns are known
 -- before it is read; then the table is a function of a text. A boolean is 0 or 1, an array or an object JSON; what a text does not
--- tell is NULL.
+-- tell is NULL. Of a schema, or of an array's items, that is a $ref the properties are those of what it refers to.
 
 CREATE TEMP TABLE documents(package TEXT, description TEXT);
 INSERT INTO documents VALUES
