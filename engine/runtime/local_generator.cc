@@ -233,7 +233,6 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     const GenerationOptions none;
     options.temperature = none.temperature;
     options.repeat_penalty = none.repeat_penalty;
-    options.logit_bias = none.logit_bias;
   }
   ASSIGN_OR_RETURN(std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
   ASSIGN_OR_RETURN(Prompt prompt, Encode(messages, options, request.begun));

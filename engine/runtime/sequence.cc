@@ -19,6 +19,8 @@ namespace {
 
 // The logprob of a token that the model had no choice about.
 constexpr double kNotAsked = std::numeric_limits<double>::quiet_NaN();
+// A logit with its logit_bias is within these: differences of two are numbers of F32.
+constexpr double kMostBiased = 1e37;
 
 // Empty: all tokens are.
 bool IsInMask(absl::Span<const uint64_t> mask, int32_t token) {
@@ -430,6 +432,15 @@ double Sequence::LogProbabilityAmongAllowed(absl::Span<const float> logits, int3
 }
 
 void Sequence::ReportChoices(absl::Span<const float> logits) {
+  std::vector<float> biased;
+  if (!request_->spec().options.logit_bias.empty()) {
+    biased.assign(logits.begin(), logits.end());
+    for (const auto& [token, bias] : request_->spec().options.logit_bias) {
+      const double sum = double{biased[token]} + bias;
+      biased[token] = static_cast<float>(std::clamp(sum, -kMostBiased, kMostBiased));
+    }
+    logits = biased;
+  }
   const double total = LogSumExp(logits, tokenizer_->SayableTokens());
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
     if (!IsAllowed(token)) continue;

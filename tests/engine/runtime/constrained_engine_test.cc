@@ -262,10 +262,8 @@ TEST_F(ConstrainedEngineTest, PreemptionAndSmallStepsChangeNothing) {
 TEST_F(ConstrainedEngineTest, ReportsTheProbabilitiesOfTheFirstChoices) {
   engine_ = StartScripted(script_);
   GenerationOptions options = Choices(R"(["yes", "no"])");
-  options.logit_bias = {{'y', -50.0}};
   const Generation result =
       Generate(*engine_, {.prompt = {1, 2, 3}, .options = options, .wants_first_choices = true});
-  EXPECT_EQ(result.text, "no");
   ASSERT_EQ(result.first_choices.size(), 2u);
   EXPECT_EQ(result.first_choices[0].text, "n");
   EXPECT_EQ(result.first_choices[1].text, "y");
@@ -273,6 +271,23 @@ TEST_F(ConstrainedEngineTest, ReportsTheProbabilitiesOfTheFirstChoices) {
   const Generation score = Generate(*engine_, {.prompt = scored, .score_prompt = true});
   EXPECT_FLOAT_EQ(result.first_choices[1].logprob, score.prompt_logprobs[2]);
   EXPECT_TRUE(Generate(*engine_, {.prompt = {1, 2, 3}, .options = options}).first_choices.empty());
+
+  // Beside a bias the others share what it leaves.
+  for (const double bias : {2.0, -50.0, 1e308, -1e308}) {
+    options.logit_bias = {{'y', bias}};
+    const Generation biased =
+        Generate(*engine_, {.prompt = {1, 2, 3}, .options = options, .wants_first_choices = true});
+    EXPECT_EQ(biased.text, bias > 0 ? "yes" : "no");
+    ASSERT_EQ(biased.first_choices.size(), 2u);
+    for (const FirstChoice& choice : biased.first_choices) {
+      EXPECT_TRUE(std::isfinite(choice.logprob) && choice.logprob <= 0) << choice.logprob;
+    }
+    if (std::abs(bias) > 100) continue;
+    const double no = result.first_choices[0].logprob, yes = result.first_choices[1].logprob;
+    const double total = std::log1p(std::exp(yes) * std::expm1(bias));
+    EXPECT_NEAR(biased.first_choices[0].logprob, no - total, 1e-4);
+    EXPECT_NEAR(biased.first_choices[1].logprob, yes + bias - total, 1e-4);
+  }
 }
 
 TEST_F(ConstrainedEngineTest, OffersNoSuppressedToken) {
