@@ -58,8 +58,10 @@ absl::Status ToDouble(absl::string_view name, const Json& value, double* out) {
   return absl::OkStatus();
 }
 
+// None of these options may be below 0; `most` is what an error says of a number beyond the type.
 template <typename Integer>
-absl::Status ToInteger(absl::string_view name, const Json& value, Integer* out) {
+absl::Status ToInteger(absl::string_view name, const Json& value, Integer* out,
+                       Integer most = std::numeric_limits<Integer>::max()) {
   if (!value.is_integer()) return WrongType(name, "an integer", value);
   constexpr Integer kLeast = std::numeric_limits<Integer>::min();
   constexpr Integer kMost = std::numeric_limits<Integer>::max();
@@ -69,7 +71,7 @@ absl::Status ToInteger(absl::string_view name, const Json& value, Integer* out) 
                                               value.integer() >= static_cast<int64_t>(kLeast);
   if (!fits) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " must be between ", kLeast, " and ", kMost, ", got ", value.Dump()));
+        absl::StrCat(name, " must be between 0 and ", most, ", got ", value.Dump()));
   }
   *out = static_cast<Integer>(value.is_unsigned() ? value.unsigned_integer()
                                                   : static_cast<uint64_t>(value.integer()));
@@ -108,6 +110,7 @@ absl::Status ToLogitBias(absl::string_view name, const Json& value,
                          std::vector<std::pair<int32_t, double>>* out) {
   if (!value.is_object()) return WrongType(name, "an object from token ids to numbers", value);
   out->clear();
+  std::set<int32_t> tokens;
   for (const auto& [key, bias] : value.members()) {
     int32_t token;
     const bool digits = !key.empty() && std::all_of(key.begin(), key.end(),
@@ -115,6 +118,9 @@ absl::Status ToLogitBias(absl::string_view name, const Json& value,
     if (!digits || !absl::SimpleAtoi(key, &token)) {
       return absl::InvalidArgumentError(
           absl::StrCat("a key of logit_bias must be a token id, got '", Shown(key), "'"));
+    }
+    if (!tokens.insert(token).second) {
+      return absl::InvalidArgumentError(absl::StrCat("logit_bias names token ", token, " twice"));
     }
     RETURN_IF_ERROR(ToDouble(absl::StrCat("logit_bias of token ", token), bias,
                              &out->emplace_back(token, 0).second));
@@ -256,11 +262,12 @@ constexpr Key kKeys[] = {
                           Options* o) { return ToDouble(n, v, &o->repeat_penalty); }},
     {"seed",
      [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->seed); }},
-    {"vote",
-     [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->vote); }},
-    {"n", [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->n); }},
-    {"best_of",
-     [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->best_of); }},
+    {"vote", [](absl::string_view n, const Json& v,
+                Options* o) { return ToInteger(n, v, &o->vote, kMostVotes); }},
+    {"n", [](absl::string_view n, const Json& v,
+             Options* o) { return ToInteger(n, v, &o->n, kMostVotes); }},
+    {"best_of", [](absl::string_view n, const Json& v,
+                   Options* o) { return ToInteger(n, v, &o->best_of, kMostVotes); }},
     {"stop",
      [](absl::string_view n, const Json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
     {"logit_bias", [](absl::string_view n, const Json& v,

@@ -135,6 +135,7 @@ TEST(GenerationOptionsTest, WrongTypesAreNamed) {
   EXPECT_THAT(Refusal(R"({"logit_bias": {"a": 1}})"), HasSubstr("token id, got 'a'"));
   EXPECT_THAT(Refusal(R"({"logit_bias": {"+1": 1}})"), HasSubstr("token id, got '+1'"));
   EXPECT_THAT(Refusal(R"({"logit_bias": {"99999999999": 1}})"), HasSubstr("got '99999999999'"));
+  EXPECT_EQ(Refusal(R"({"logit_bias": {"05": 1, "5": 2}})"), "logit_bias names token 5 twice");
   EXPECT_EQ(Refusal(R"({"logit_bias": {"3": "x"}})"),
             "logit_bias of token 3 must be a number, got the string 'x'");
   EXPECT_EQ(Refusal(R"({"on_error": "ignore"})"),
@@ -145,7 +146,10 @@ TEST(GenerationOptionsTest, RangesAreHeld) {
   EXPECT_EQ(Refusal(R"({"temperature": -1})"), "temperature must be >= 0, got -1");
   EXPECT_EQ(Refusal(R"({"max_tokens": -1})"), "max_tokens must be >= 0, got -1");
   EXPECT_EQ(Refusal(R"({"max_tokens": 2147483648})"),
-            "max_tokens must be between -2147483648 and 2147483647, got 2147483648");
+            "max_tokens must be between 0 and 2147483647, got 2147483648");
+  EXPECT_EQ(Refusal(R"({"top_k": -2147483649})"),
+            "top_k must be between 0 and 2147483647, got -2147483649");
+  EXPECT_EQ(Refusal(R"({"vote": 2147483648})"), "vote must be between 0 and 100, got 2147483648");
   EXPECT_EQ(Refusal(R"({"seed": -1})"), "seed must be between 0 and 18446744073709551615, got -1");
   EXPECT_EQ(Refusal(R"({"top_p": 0})"), "top_p must be in (0, 1], got 0");
   EXPECT_EQ(Refusal(R"({"top_p": 1.5})"), "top_p must be in (0, 1], got 1.5");
