@@ -140,7 +140,8 @@ struct SchemaOptions {
   // a misspelt keyword (minlength, requird) is refused, like a schema of unknown keywords alone.
   // Either way each text is valid.
   bool additional = false;
-  // Keywords and formats that are not known are refused; else ignored, as JSON Schema has it.
+  // Keywords and formats that are not known are refused; else ignored, as JSON Schema has it. So
+  // are OpenAPI's `nullable` and draft 3's type "any", which are understood else.
   bool strict = false;
 };
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema,

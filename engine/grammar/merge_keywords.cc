@@ -27,6 +27,12 @@ uint8_t KindsNamed(absl::string_view type) {
   return 0;
 }
 
+bool NamesAny(const SchemaJson& type) {
+  auto is_any = [](const SchemaJson& one) { return one.is_string() && one.string() == "any"; };
+  return is_any(type) ||
+         (type.is_array() && std::any_of(type.array().begin(), type.array().end(), is_any));
+}
+
 }  // namespace
 
 uint8_t KindsOfType(const SchemaJson& type) {
@@ -83,6 +89,9 @@ absl::Status SchemaMerger::Apply(const KeywordInfo& info, const std::string& nam
       return AddType(value);
     case Keyword::kNullable:
       if (!value.is_boolean()) return document_.Error(value, "nullable must be a boolean");
+      if (document_.options().strict) {
+        return document_.Error(value, "keyword \"nullable\" is OpenAPI's, not JSON Schema's");
+      }
       nullable_ = value.boolean();
       return absl::OkStatus();
     case Keyword::kEnum: {
@@ -251,6 +260,9 @@ absl::Status SchemaMerger::AddType(const SchemaJson& value) {
     return document_.Error(value,
                            "type must be null, boolean, integer, number, string, array, object, "
                            "or an array of those");
+  }
+  if (document_.options().strict && NamesAny(value)) {
+    return document_.Error(value, "type \"any\" is none of JSON Schema since draft 4");
   }
   has_type_ = true;
   Keep(kinds);

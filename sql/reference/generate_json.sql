@@ -45,12 +45,16 @@ SELECT generate_json('x', '{"type":"string","not":{"format":"date"}}');
 -- Members that a schema does not list are not written, unless {"additional":true} asks for what JSON Schema says. Of those whose names
 -- a schema leaves open (additionalProperties, patternProperties) the model may write one twice; -> gives the first. What is no keyword
 -- of JSON Schema is ignored, and named in lm_stats.hint; {"strict_schema":true} makes it an error. So it is with formats.
+-- OpenAPI's "nullable":true, which lets null be there beside the type, and draft 3's type "any" are understood; strict_schema refuses
+-- them, too.
 SELECT generate_json('x', '{"properties":{"ok":{"const":true}},"required":["ok"],"colour":"red"}') AS answer;
 --> {"ok":true}
 SELECT hint LIKE '%"colour" is no keyword of JSON Schema and ignored%' AS told FROM lm_stats LIMIT 1;
 --> 1
 SELECT generate_json('x', '{"type":"string","format":"phone","enum":["112"]}') AS answer;
 --> "112"
+SELECT generate_json('x', '{"type":"string","nullable":true}', NULL, '{"strict_schema":true}');
+--! keyword "nullable" is OpenAPI's, not JSON Schema's, at #/nullable
 SELECT hint LIKE '%the schema''s format "phone" is not known and ignored%' AS told FROM lm_stats LIMIT 1;
 --> 1
 

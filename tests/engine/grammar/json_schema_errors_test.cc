@@ -121,6 +121,20 @@ TEST(JsonSchemaErrorsTest, UnknownKeywordsAndFormatsAreIgnoredUnlessItIsStrict) 
     EXPECT_THAT(std::string(strict.status().message()), HasSubstr(message));
   }
   EXPECT_TRUE(CompileJsonSchema(R"({"x-a": 1, "$comment": 2})", {.strict = true}).ok());
+
+  // Understood, but JSON Schema's they are not.
+  EXPECT_TRUE(
+      Accepts(ValueOrDie(CompileJsonSchema(R"({"type": "string", "nullable": true})")), "null"));
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(R"({"type": "any", "maxLength": 2})")), "7"));
+  for (const auto& [schema, message] : {
+           std::pair(R"({"items": {"type": "string", "nullable": false}})",
+                     "schema: keyword \"nullable\" is OpenAPI's, not JSON Schema's, at "
+                     "#/items/nullable"),
+           std::pair(R"({"type": ["null", "any"]})",
+                     "schema: type \"any\" is none of JSON Schema since draft 4, at #/type"),
+       }) {
+    EXPECT_EQ(CompileJsonSchema(schema, {.strict = true}).status().message(), message);
+  }
 }
 
 TEST(JsonSchemaErrorsTest, IgnoredKeywordsAreThoseWhereSchemasStand) {
