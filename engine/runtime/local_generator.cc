@@ -173,7 +173,12 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& reque
   const Tokenizer& tokenizer = engine_->model().tokenizer();
   ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.EncodePlain(request.prompt));
   if (request.task == Task::kScore) {
-    return RequestSpec{.prompt = std::move(tokens), .score_prompt = true};
+    CutTokens(request.options.on_overflow, max_sequence_tokens(), tokenizer, &tokens);
+    GenerationOptions options;
+    options.timeout_ms = request.options.timeout_ms;
+    options.priority = request.options.priority;
+    return RequestSpec{
+        .prompt = std::move(tokens), .options = std::move(options), .score_prompt = true};
   }
   if (!request.pooling.has_value() && info().ranks) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -8,16 +8,20 @@
 //
 // Natural logarithms, one for each token of lm_tokenize(text), the first of which is null: nothing
 // stands before it. The text is taken as it is, without the chat template. NULL gives NULL. Of the
-// options those are known that matter without an answer: model, timeout_ms, the budgets of the
-// statement (max_seconds, max_total_tokens, max_cost), ...
+// options those are known that matter without an answer: model, timeout_ms, on_error, on_overflow
+// (the numbers are those of the tokens that are left), the budgets of the statement (max_seconds,
+// max_total_tokens, max_cost), ...
 #include <charconv>
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch/row_answer.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
 #include "extension/connection/scalar_function.h"
@@ -26,25 +30,45 @@
 namespace lm {
 namespace {
 
+// The row's failure is its status, also an interrupt before it is asked for; an error is the
+// statement's.
+absl::StatusOr<Generation> Score(Call& call, absl::StatusOr<std::optional<std::string>> text,
+                                 const CallOptions& options) {
+  auto failed = [](absl::Status status) { return Generation{.status = std::move(status)}; };
+  if (!text.ok()) return failed(text.status());
+  auto submit = [&](const Session& session) {
+    return session.Submit({.task = Task::kScore, .prompt = **text, .options = options.generation});
+  };
+  absl::Status time = CheckStatementTime(options.generation.max_seconds);
+  if (!time.ok()) return failed(std::move(time));
+  absl::StatusOr<std::unique_ptr<SpendingShare>> share = SetAside(options, submit);
+  if (!share.ok()) return failed(share.status());
+  absl::StatusOr<std::shared_ptr<Request>> request = submit(options.session());
+  if (!request.ok()) return failed(request.status());
+  absl::Status waited = Await(call.connection().db(), **request);
+  if (absl::IsDeadlineExceeded(waited)) return failed(std::move(waited));
+  RETURN_IF_ERROR(waited);
+  Generation result = (*request)->result();
+  if (*share != nullptr) {
+    (*share)->Settle(ExpenseOf(result.tokens_in, 0, options.model->prices));
+  }
+  result.status = GenerationStatus(result);
+  return result;
+}
+
 absl::Status Logprobs(Call& call) {
-  ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
-  if (!text.has_value()) return absl::OkStatus();
+  if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::optional<std::string> given, call.Text(1, "options"));
   RETURN_IF_ERROR(CheckNoneOfAnswers(given));
   ASSIGN_OR_RETURN(const CallOptions options, call.Options(given));
-  auto submit = [&](const Session& session) {
-    return session.Submit({.task = Task::kScore, .prompt = *text, .options = options.generation});
-  };
-  RETURN_IF_ERROR(CheckStatementTime(options.generation.max_seconds));
-  ASSIGN_OR_RETURN(const std::unique_ptr<SpendingShare> share, SetAside(options, submit));
-  ASSIGN_OR_RETURN(std::shared_ptr<Request> request, submit(options.session()));
-  RETURN_IF_ERROR(Await(call.connection().db(), *request));
-  const Generation& result = request->result();
-  if (share != nullptr) share->Settle(ExpenseOf(result.tokens_in, 0, options.model->prices));
+  ASSIGN_OR_RETURN(const Generation result, Score(call, call.Text(0, "text"), options));
+  if (absl::IsCancelled(result.status)) return result.status;
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->CountAnswer(result.status.ok(), 0);
   }
-  RETURN_IF_ERROR(GenerationStatus(result));
+  if (!result.status.ok()) {
+    return ResultAnswer(call.context(), {.generation = result}, options.generation.on_error);
+  }
   std::string json = "[null";
   for (float logprob : result.prompt_logprobs) {
     // -Infinity is not JSON; a token that cannot be is as good as one at the edge of F32.

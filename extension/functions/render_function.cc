@@ -8,31 +8,38 @@
 //     <|im_start|>assistant
 //
 // The chat template's own markers are control tokens to the model; the same characters in `prompt`
-// or `system` look alike here and are plain text there. A NULL prompt gives NULL.
+// or `system` look alike here and are plain text there. A NULL prompt gives NULL; what cannot be
+// rendered is a failure of its row (on_error).
 //
 // Without options, views and triggers of a database may use it (PRAGMA trusted_schema); an index
 // may not, since templates may write the date.
 #include <string>
 
 #include "engine/base/status_macros.h"
-#include "extension/connection/own_options.h"
+#include "extension/batch/row_request.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
 namespace lm {
 namespace {
 
+// REQUIRES: the row has options.
+absl::StatusOr<std::string> Rendered(const RowPrompt& row) {
+  RETURN_IF_ERROR(row.prompt.status());
+  RETURN_IF_ERROR(row.system.status());
+  return row.options->generator().Render(RequestOf(row));
+}
+
 absl::Status Render(Call& call) {
-  ASSIGN_OR_RETURN(std::optional<std::string> prompt, call.Text(0, "prompt"));
-  if (!prompt.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::optional<std::string> system, call.Text(1, "system"));
-  if (system.has_value()) RETURN_IF_ERROR(CheckNotOptions(*system, "system"));
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      options.generator().Render(
-          {.prompt = *prompt, .system = options.SystemOf(system), .options = options.generation}));
-  ResultText(call.context(), text);
+  if (call.IsNull(0)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const RowPrompt row, ReadRow(call));
+  const absl::StatusOr<std::string> text = Rendered(row);
+  if (absl::IsCancelled(text.status())) return text.status();
+  if (!text.ok()) {
+    return ResultAnswer(call.context(), {.generation = {.status = text.status()}},
+                        row.options->generation.on_error);
+  }
+  ResultText(call.context(), *text);
   return absl::OkStatus();
 }
 

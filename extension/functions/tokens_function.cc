@@ -23,16 +23,21 @@
 // tokens are; lm_token_count asks a llama-server, vLLM or SGLang without it, too, a request a call.
 //
 // The text is taken as it is: it is not put into the chat template (lm_render shows that), and
-// "<|im_end|>" in it is ten characters, not a control token. NULL gives NULL. Control tokens stand
-// for no text; bytes that form no character become U+FFFD.
+// "<|im_end|>" in it is ten characters, not a control token. NULL gives NULL, and so does what is
+// no text where the options' on_error says so. Control tokens stand for no text; bytes that form no
+// character become U+FFFD.
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/detokenizer.h"
+#include "extension/batch/row_answer.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/flat_array.h"
@@ -40,38 +45,40 @@
 namespace lm {
 namespace {
 
-// The options of argument 1, of which none may be an answer's.
-absl::StatusOr<CallOptions> OptionsOfText(const Call& call) {
+// Calls `result` with the text of argument 0, unless that is NULL; an error is the row's failure.
+// None of the options of argument 1 may be an answer's; without them the settings' on_error does
+// not count, for indexes are to say the same whatever that is.
+absl::Status OfText(
+    Call& call, absl::string_view what,
+    absl::FunctionRef<absl::Status(const std::string& text, const CallOptions& options)> result) {
+  if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(1, "options"));
   RETURN_IF_ERROR(CheckNoneOfAnswers(json));
-  return call.Options(json);
-}
-
-// The ids of argument 0, or nullopt for NULL.
-absl::StatusOr<std::optional<std::vector<int32_t>>> Encode(Call& call) {
-  ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
-  if (!text.has_value()) return std::nullopt;
-  ASSIGN_OR_RETURN(const CallOptions options, OptionsOfText(call));
-  ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
-  return tokenizer->EncodePlain(*text);
+  ASSIGN_OR_RETURN(const CallOptions options, call.Options(json));
+  const absl::StatusOr<std::optional<std::string>> text = call.Text(0, what);
+  absl::Status status = text.ok() ? result(**text, options) : text.status();
+  if (status.ok() || absl::IsCancelled(status) || !json.has_value()) return status;
+  return ResultAnswer(call.context(), {.generation = {.status = std::move(status)}},
+                      options.generation.on_error);
 }
 
 absl::Status TokenCount(Call& call) {
-  ASSIGN_OR_RETURN(const std::optional<std::string> text, call.Text(0, "text"));
-  if (!text.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const CallOptions options, OptionsOfText(call));
-  ASSIGN_OR_RETURN(const int64_t tokens,
-                   options.generator().CountTokens({.task = Task::kScore, .prompt = *text}));
-  sqlite3_result_int64(call.context(), tokens);
-  return absl::OkStatus();
+  return OfText(call, "text", [&call](const std::string& text, const CallOptions& options) {
+    const absl::StatusOr<int64_t> tokens =
+        options.generator().CountTokens({.task = Task::kScore, .prompt = text});
+    if (tokens.ok()) sqlite3_result_int64(call.context(), *tokens);
+    return tokens.status();
+  });
 }
 
 absl::Status Tokenize(Call& call) {
-  ASSIGN_OR_RETURN(std::optional<std::vector<int32_t>> ids, Encode(call));
-  if (ids.has_value()) {
-    ResultJson(call.context(), absl::StrCat("[", absl::StrJoin(*ids, ","), "]"));
-  }
-  return absl::OkStatus();
+  return OfText(call, "text",
+                [&call](const std::string& text, const CallOptions& options) -> absl::Status {
+                  ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
+                  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer->EncodePlain(text));
+                  ResultJson(call.context(), absl::StrCat("[", absl::StrJoin(ids, ","), "]"));
+                  return absl::OkStatus();
+                });
 }
 
 std::string Shown(const ArrayElement& element) {
@@ -81,16 +88,13 @@ std::string Shown(const ArrayElement& element) {
                       "'");
 }
 
-absl::Status Detokenize(Call& call) {
-  ASSIGN_OR_RETURN(std::optional<std::string> ids, call.Text(0, "ids"));
-  if (!ids.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const CallOptions options, OptionsOfText(call));
+absl::StatusOr<std::string> TextOfIds(const std::string& ids, const CallOptions& options) {
   ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
   Detokenizer detokenizer(tokenizer);
   const std::string wanted = absl::StrCat("a token from 0 to ", tokenizer->size() - 1);
   std::string text;
   RETURN_IF_ERROR(ReadFlatArray(
-      *ids, "ids", wanted, [&](int64_t index, const ArrayElement& element) -> absl::Status {
+      ids, "ids", wanted, [&](int64_t index, const ArrayElement& element) -> absl::Status {
         bool integer = element.kind == ArrayElement::Kind::kInteger;
         if (!integer || element.integer < 0 || element.integer >= tokenizer->size()) {
           return absl::InvalidArgumentError(
@@ -101,8 +105,16 @@ absl::Status Detokenize(Call& call) {
       }));
   text += detokenizer.Finish();
   if (tokenizer->PutsSpaceFirst() && !text.empty() && text.front() == ' ') text.erase(0, 1);
-  ResultText(call.context(), text);
-  return absl::OkStatus();
+  return text;
+}
+
+absl::Status Detokenize(Call& call) {
+  return OfText(call, "ids",
+                [&call](const std::string& ids, const CallOptions& options) -> absl::Status {
+                  ASSIGN_OR_RETURN(const std::string text, TextOfIds(ids, options));
+                  ResultText(call.context(), text);
+                  return absl::OkStatus();
+                });
 }
 
 }  // namespace

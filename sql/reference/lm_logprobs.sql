@@ -15,7 +15,10 @@ SELECT text, (SELECT avg(value) FROM json_each(lm_logprobs(text))) < 0 AS mean_l
 --> The cat sat on the mat.|1
 --> Mat the on sat cat the.|1
 
--- Of the options those that matter without an answer, the statement's budgets among them.
+-- Of the options those that matter without an answer: model, timeout_ms, on_error, on_overflow (of a text that is cut, the numbers are
+-- those of the tokens that are left), the statement's budgets.
+SELECT lm_logprobs('', '{"on_error":"null"}');
+--> NULL
 SELECT lm_logprobs('The quick brown fox', '{"max_total_tokens":2}');
 --! max_total_tokens = 2 does not reach for another answer
 SELECT lm_logprobs('The quick brown fox', '{"temperature":1}');

@@ -337,6 +337,23 @@ TEST_F(SessionTest, TruncatesWhereAskedByName) {
   EXPECT_THAT(Asked(), HasSubstr("é\nassistant"));
 }
 
+TEST_F(SessionTest, WhatScoresATextHasItsTimeAndItsOverflow) {
+  script_->context_length = 100;
+  Start();
+  const std::string prompt = std::string(150, 'x') + std::string(50, 'y');
+  auto scored = [&](OnOverflow how) {
+    return session_->generator()
+        .Prepare({.task = Task::kScore,
+                  .prompt = prompt,
+                  .options = {.on_overflow = how, .timeout_ms = 7}})
+        .value();
+  };
+  EXPECT_EQ(scored(OnOverflow::kError).prompt, Bytes(prompt));
+  EXPECT_EQ(scored(OnOverflow::kTruncateStart).prompt, Bytes(prompt.substr(100)));
+  EXPECT_EQ(scored(OnOverflow::kTruncateEnd).prompt, Bytes(prompt.substr(0, 100)));
+  EXPECT_EQ(scored(OnOverflow::kError).options.timeout_ms, 7);
+}
+
 TEST_F(SessionTest, AQuestionBehindTheTextIsNotCut) {
   script_->context_length = 100;
   Start();
