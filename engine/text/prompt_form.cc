@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/checkpoint.h"
@@ -20,10 +23,63 @@ constexpr absl::string_view kOthersMark = "*";
 // Whether a loop over fields asks, at that one, whether anybody waits.
 bool IsCheckpoint(size_t field) { return field % 1024 == 0; }
 
+// How many bytes of `text` are a number of JSON at its beginning.
+size_t NumberBytes(absl::string_view text) {
+  size_t at = absl::StartsWith(text, "-");
+  auto digits = [&] {
+    const size_t first = at;
+    while (at < text.size() && absl::ascii_isdigit(text[at])) ++at;
+    return at > first;
+  };
+  auto is = [&](absl::string_view any) {
+    return at < text.size() && any.find(text[at]) != any.npos;
+  };
+  const bool zero = is("0");
+  const size_t first = at;
+  if (!digits() || (zero && at > first + 1)) return 0;
+  if (is(".") && (++at, !digits())) return 0;
+  if (!is("eE")) return at;
+  ++at;
+  if (is("+-")) ++at;
+  return digits() ? at : 0;
+}
+
+// `json` with `other` of each number in the place of it.
+std::string WithNumbers(absl::string_view json,
+                        absl::FunctionRef<std::string(absl::string_view number)> other) {
+  std::string text;
+  bool in_string = false;
+  for (size_t at = 0; at < json.size();) {
+    const bool number = !in_string && (absl::ascii_isdigit(json[at]) || json[at] == '-');
+    if (number) {
+      const absl::string_view run =
+          json.substr(at, json.find_first_not_of("0123456789+-.eE", at) - at);
+      // What is none is left to whoever reads the JSON.
+      text += NumberBytes(run) == run.size() ? other(run) : std::string(run);
+      at += run.size();
+      continue;
+    }
+    if (json[at] == '"') in_string = !in_string;
+    if (json[at] == '\\' && in_string && at + 1 < json.size()) text += json[at++];
+    text += json[at++];
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<PromptFields> ReadPromptFields(absl::string_view json) {
-  const std::optional<Json> object = Json::Parse(json);
+  // Numbers stay as they are written, also those beyond a double: what is parsed has their places.
+  std::vector<absl::string_view> numbers;
+  const std::optional<Json> object =
+      Json::Parse(WithNumbers(json, [&numbers](absl::string_view number) {
+        numbers.push_back(number);
+        return absl::StrCat(numbers.size() - 1);
+      }));
+  auto written = [&numbers](absl::string_view place) {
+    size_t number = 0;
+    return absl::SimpleAtoi(place, &number) ? std::string(numbers[number]) : "";
+  };
   if (!object.has_value() || !object->is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat("fields must be a JSON object, name -> value, got ", json.substr(0, 40),
@@ -38,7 +94,8 @@ absl::StatusOr<PromptFields> ReadPromptFields(absl::string_view json) {
       return absl::InvalidArgumentError(absl::StrCat("field '", name, "' is there twice"));
     }
     fields.push_back({.name = name, .value = std::nullopt});
-    if (!value.is_null()) fields.back().value = value.is_string() ? value.string() : value.Dump();
+    if (value.is_null()) continue;
+    fields.back().value = value.is_string() ? value.string() : WithNumbers(value.Dump(), written);
   }
   return fields;
 }

@@ -2,7 +2,8 @@
 --
 -- A prompt made of a template and a row's fields: {{name}} is a field of the JSON object, {{*}} all fields that the template
 -- does not name, a line "name: value" for each that is not NULL. What rows have in common at their beginning is computed once,
--- so what is repeated most is best put first: order, a JSON array of names, says which fields come first at {{*}}.
+-- so what is repeated most is best put first: order, a JSON array of names, says which fields come first at {{*}}. A number stays as it
+-- is written.
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT, product TEXT, shop TEXT);
 INSERT INTO reviews VALUES

@@ -9,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace lm {
 namespace {
 
@@ -33,6 +35,22 @@ TEST(PromptFormTest, TheOthersAreLines) {
   EXPECT_EQ(Filled("Of {{name}}:\n{{*}}\n--", row),
             "Of Moth:\nx: 1 2\ny: 2.5\nz: [1,{\"k\":true}]\n--");
   EXPECT_EQ(Filled("{{*}}", "{}"), "");
+}
+
+TEST(PromptFormTest, NumbersAreAsTheyAreWritten) {
+  EXPECT_EQ(Filled("{{a}} {{b}}", R"({"a":1.50,"b":100000000000000000000.0})"),
+            "1.50 100000000000000000000.0");
+  EXPECT_EQ(Filled("{{a}}", R"({"a":1e400})"), "1e400");
+  EXPECT_EQ(Filled("{{a}}", R"({"a" : -0})"), "-0");
+  EXPECT_EQ(Filled("{{*}}", R"({"1":"2","3":[4, 5.0, {"6":-7E+08}, "9.0\\"],"\"1":1e-400})"),
+            R"(1: 2
+3: [4,5.0,{"6":-7E+08},"9.0\\"]
+"1: 1e-400)");
+  for (const char* number : {"01", "--1", "1-2", "1.", ".5", "1e", "1e+", "-", "+1", "1 2", "1a"}) {
+    const std::string json = absl::StrCat("{\"a\":", number, "}");
+    EXPECT_EQ(Filled("", json),
+              absl::StrCat("fields must be a JSON object, name -> value, got ", json));
+  }
 }
 
 TEST(PromptFormTest, AnOrderPutsFieldsFirst) {
