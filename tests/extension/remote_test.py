@@ -958,7 +958,7 @@ class JobTroubleTest(RemoteCase):
                     rows = max(bad)
                     db = self.job(server, rows, retries=0)
                     # A server that fails may do so with all but the probe, for a while.
-                    self.assertEqual(self.end(db, outage_seconds=60 if code == 403 else 2), (rows, rows - len(bad), len(bad)))
+                    self.assertEqual(self.end(db, outage_seconds=60 if code == 403 else 1), (rows, rows - len(bad), len(bad)))
                     self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE error LIKE '%flagged%' AND attempts = 1"), len(bad))
                     self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "done")
                     # Three times each, and a probe or two in between.
@@ -981,17 +981,17 @@ class JobTroubleTest(RemoteCase):
     def test_a_server_that_answers_the_probe_alone(self):
         """For a while: rows are asked one by one behind it, and none fails."""
         server = self.server()
-        good, well = server.answer, time.monotonic() + 3
+        good, well = server.answer, time.monotonic() + 2
         server.answer = lambda body: good(body) if time.monotonic() > well or body["messages"][-1]["content"] == "Hello." else refused(500, "no memory")(body)
         db = self.job(server, retries=0)
         self.assertEqual(self.end(db, outage_seconds=60), (40, 40, 0))
         self.assertLess(len(server.requests), 40 + 40 + 20)  # all at first, few while it lasts, all again
 
     def test_tokens_that_are_not_counted_for_a_while(self):
-        text = " It is a text of many words that are read in parts." * 60
+        text = " It is a text of many words that are read in parts." * 45
         for begin in (0, 3):
             with self.subTest(begin=begin):
-                counts, well = itertools.count(1), time.monotonic() + 2
+                counts, well = itertools.count(1), time.monotonic() + 1
 
                 class Forgetful(Handler):
                     def do_POST(self):
