@@ -462,9 +462,12 @@ absl::Status AddTemplates(const std::filesystem::path& folder, const HfObject& s
     return absl::OkStatus();
   }
   if (!absl::IsNotFound(file.status())) return file.status();
-  ASSIGN_OR_RETURN(const Json old, ReadOptional(folder / "chat_template.json"));
   const Json* given = settings.Find("chat_template");
-  if (given == nullptr) given = old.Find("chat_template");
+  Json old;
+  if (given == nullptr) {
+    ASSIGN_OR_RETURN(old, ReadOptional(folder / "chat_template.json"));
+    given = old.Find("chat_template");
+  }
   if (given == nullptr) return absl::OkStatus();
   AddTemplate("", *given, metadata);
   for (size_t i = 0; given->is_array() && i < given->size(); ++i) {

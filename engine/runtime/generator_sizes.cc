@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/status_macros.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 namespace {
@@ -78,7 +79,9 @@ absl::StatusOr<int64_t> GeneratorSizes::Ask(absl::string_view text) const {
     }
     // It has no such question, or will not answer it about this text.
     const absl::Status& why = told.status();
-    if (!absl::IsFailedPrecondition(why) && !absl::IsInvalidArgument(why)) return told;
+    const Trouble trouble = TroubleOf(why);
+    const bool will_not = trouble == Trouble::kAccount || trouble == Trouble::kRefusal;
+    if (!absl::IsFailedPrecondition(why) && !absl::IsInvalidArgument(why) && !will_not) return told;
     counts_ = false;
     bytes_per_token_ = 0;
   }

@@ -32,8 +32,8 @@ namespace {
 
 // The row's failure is its status, also an interrupt before it is asked for; an error is the
 // statement's.
-absl::StatusOr<Generation> Score(Call& call, absl::StatusOr<std::optional<std::string>> text,
-                                 const CallOptions& options) {
+absl::StatusOr<Generation> ScoreText(Call& call, absl::StatusOr<std::optional<std::string>> text,
+                                     const CallOptions& options) {
   auto failed = [](absl::Status status) { return Generation{.status = std::move(status)}; };
   if (!text.ok()) return failed(text.status());
   auto submit = [&](const Session& session) {
@@ -61,7 +61,7 @@ absl::Status Logprobs(Call& call) {
   ASSIGN_OR_RETURN(const std::optional<std::string> given, call.Text(1, "options"));
   RETURN_IF_ERROR(CheckNoneOfAnswers(given));
   ASSIGN_OR_RETURN(const CallOptions options, call.Options(given));
-  ASSIGN_OR_RETURN(const Generation result, Score(call, call.Text(0, "text"), options));
+  ASSIGN_OR_RETURN(const Generation result, ScoreText(call, call.Text(0, "text"), options));
   if (absl::IsCancelled(result.status)) return result.status;
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->CountAnswer(result.status.ok(), 0);

@@ -27,7 +27,7 @@ sqlite3_api_routines Routines() {
   SET(column_blob); SET(column_bytes); SET(column_count); SET(column_int64); SET(column_text);
   SET(column_type); SET(column_value); SET(create_function_v2); SET(create_module_v2);
   SET(create_window_function); SET(db_config); SET(db_filename); SET(db_handle); SET(db_mutex);
-  SET(db_readonly);
+  SET(db_readonly); SET(db_status);
   SET(declare_vtab); SET(errcode); SET(errmsg); SET(errstr); SET(exec); SET(expanded_sql);
   SET(extended_errcode); SET(file_control); SET(finalize); SET(free); SET(get_autocommit);
   SET(get_auxdata); SET(last_insert_rowid); SET(libversion); SET(libversion_number); SET(limit);

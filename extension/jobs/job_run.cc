@@ -23,7 +23,7 @@ constexpr absl::Duration kCommitInterval = absl::Seconds(1);
 // How often a run that has no rows looks after those of others.
 constexpr absl::Duration kPollForOthers = absl::Milliseconds(100);
 // Of the texts that are under way.
-constexpr size_t kMostBytes = 64 << 20;
+constexpr size_t kMostTextBytes = 64 << 20;
 constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // What the end of an interrupted statement may take.
 constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
@@ -153,6 +153,7 @@ int64_t JobRun::CountAnswered() {
     // A full queue of the engine may have room again; a budget has once an answer has come.
     const bool refused = !at->answer.over_budget().ok();
     if (refused && num_collected_ == collected_when_refused_) break;
+    at->submitted = absl::Now();
     if (!at->answer.Submit()) {
       collected_when_refused_ = num_collected_;
       break;
@@ -176,8 +177,8 @@ bool JobRun::Hear(Row& row) {
     return row.settled;
   }
   if (IsAnswered(generation)) {
-    trouble_.Answered();
-    probe_.reset();  // what it would say is of a trouble that is over
+    trouble_.Answered(row.submitted + generation.queued);
+    if (!trouble_.any()) probe_.reset();  // what it would say is of a trouble that is over
   }
   return true;
 }
@@ -202,6 +203,7 @@ bool JobRun::IsUnderWay() {
 }
 
 absl::Status JobRun::AskAgain() {
+  if (held_.empty() && rows_.empty()) trouble_.Forget();
   if (!trouble_.any()) return Release(/*only_one=*/false);
   return trouble_.TakeTurn() ? Release(/*only_one=*/true) : AskProbe();
 }
@@ -263,7 +265,7 @@ int64_t JobRun::Wanted(int64_t left) const {
 
 // Some tens of rows of the longest texts that a model can have.
 size_t JobRun::WantedBytes() const {
-  size_t left = kMostBytes;
+  size_t left = kMostTextBytes;
   for (const Row& row : rows_) left -= std::min(left, row.answer.answered() ? 0 : row.bytes);
   return left;
 }
@@ -335,7 +337,10 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
       patience));
   for (const int64_t number : written) store_->SetAside(number);
   for (auto row : taken) {
-    if (!row->heard) Hear(*row);  // it came while a lock was waited for
+    if (!row->heard) {  // it came while a lock was waited for
+      ++num_collected_;
+      Hear(*row);
+    }
     rows_.erase(row);
   }
   failed_ += failed;
@@ -359,7 +364,7 @@ void JobRun::Add(JobRow row, RowTrouble trouble) {
   if (std::optional<Generation> kept = question_->Kept(row)) {
     rows_.push_back({row.number, std::move(asked),
                      PendingAnswer({.options = call_}, RowAnswer{.generation = *std::move(kept)}),
-                     /*bytes=*/0, std::move(trouble),
+                     /*bytes=*/0, absl::Now(), std::move(trouble),
                      /*heard=*/true});
     return;
   }
@@ -369,7 +374,8 @@ void JobRun::Add(JobRow row, RowTrouble trouble) {
                         .system = std::move(row.system),
                         .options = call_,
                         .parts = parts_});
-  rows_.push_back({row.number, std::move(asked), std::move(answer), bytes, std::move(trouble)});
+  rows_.push_back(
+      {row.number, std::move(asked), std::move(answer), bytes, absl::Now(), std::move(trouble)});
 }
 
 void JobRun::Show(const JobCounts& counts) {
@@ -395,12 +401,13 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
   if (now - began_ >= most_) {
     return absl::StrCat("max_seconds = ", absl::ToDoubleSeconds(most_), " are over");
   }
-  // Nothing is submitted then, and what was refused is not asked whether it still would be.
-  if (trouble_.any() || probe_.has_value()) return "";
+  // In trouble nothing is submitted but the probe, and one row in its turn.
+  if (probe_.has_value()) return "";
   const PendingAnswer* refused = nullptr;
   for (Row& row : rows_) {
     // One that is there and not collected has not given back what it did not take.
     if (row.answer.submitted() && !row.answer.answered() && !row.answer.stuck()) return "";
+    if (trouble_.any() && !row.in_turn) continue;
     if (!row.answer.over_budget().ok()) refused = &row.answer;
   }
   return refused != nullptr ? std::string(refused->over_budget().message()) : "";

@@ -84,6 +84,7 @@ class JobRun {
     JobAsked asked;
     PendingAnswer answer;
     size_t bytes = 0;  // of its texts
+    absl::Time submitted = {};
     RowTrouble trouble = {};
     bool heard = false;    // what its answer says of the model
     bool settled = false;  // that was the row's own, if it was any

@@ -14,7 +14,8 @@ constexpr int kAlone = 2;
 
 }  // namespace
 
-void JobTrouble::Answered() {
+void JobTrouble::Answered(absl::Time sent) {
+  if (any() && sent < since_) return;
   ++answered_;
   last_ = absl::OkStatus();
   anew_ = true;
@@ -23,18 +24,26 @@ void JobTrouble::Answered() {
 
 bool JobTrouble::Met(RowTrouble* row, absl::Status status, absl::Time now) {
   const Trouble trouble = TroubleOf(status);
-  if (row->answered >= 0) {
+  if (row->kind != trouble) {
+    row->alone = row->probed = 0;
+  } else if (row->answered >= 0) {
     row->alone += answered_ > row->answered;
     row->probed += answered_ > row->answered || probes_ > row->probes;
   }
   row->answered = answered_;
   row->probes = probes_;
+  row->kind = trouble;
   const bool is_refusal = trouble == Trouble::kRefusal;
   if (is_refusal || trouble == Trouble::kServer) {
-    const bool probe_tells = is_refusal || (!anew_ && !IsPatient(now));
+    const bool probe_tells = is_refusal || (!anew_ && kind_ == trouble && !IsPatient(now));
     if (row->alone >= kAlone || status.message() == row->before) return false;
-    if (probe_tells && row->probed >= kAlone) return false;
+    if (probe_tells && row->probed >= kAlone) {
+      pause_ = kFirstPause;  // for the next ones
+      return false;
+    }
   }
+  if (!any()) since_ = now;
+  if (anew_) kind_ = Trouble::kNone;
   if (std::exchange(anew_, false)) {
     began_ = now;
     pause_ = kFirstPause;
@@ -43,8 +52,15 @@ bool JobTrouble::Met(RowTrouble* row, absl::Status status, absl::Time now) {
   } else if (!any() || now >= next_) {
     Pause(now);
   }
-  last_ = std::move(status);
+  Note(std::move(status), now);
   return true;
+}
+
+void JobTrouble::Note(absl::Status status, absl::Time now) {
+  const Trouble trouble = TroubleOf(status);
+  if (trouble == Trouble::kServer && kind_ != trouble) fails_since_ = now;
+  kind_ = trouble;
+  last_ = std::move(status);
 }
 
 void JobTrouble::Pause(absl::Time now) {
@@ -68,12 +84,12 @@ void JobTrouble::ProbeFailed(absl::Status status, absl::Time now) {
   if (!any()) return;  // likewise
   probed_ = true;
   Pause(now);
-  if (TroubleOf(status) != Trouble::kNone) last_ = std::move(status);
+  if (TroubleOf(status) != Trouble::kNone) Note(std::move(status), now);
 }
 
 absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
   if (!any() || under_way) return absl::OkStatus();
-  const bool patient = IsPatient(now);
+  const bool patient = now - began_ < patience_;
   switch (TroubleOf(last_)) {
     case Trouble::kAccount:
       return last_;

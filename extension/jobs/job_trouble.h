@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 
@@ -32,6 +33,7 @@ struct RowTrouble {
   int64_t probes = 0;       // likewise, with an answer
   int alone = 0;            // how often others have been answered in between
   int probed = 0;           // and how often the probe, or others
+  Trouble kind = Trouble::kNone;  // of which all this is
 };
 
 // Not thread-safe.
@@ -45,8 +47,9 @@ class JobTrouble {
   // What is said of the last of them.
   const absl::Status& last() const { return last_; }
 
-  // The model has answered a row, be it that it will not.
-  void Answered();
+  // The model has answered a row, be it that it will not, which it was `sent` then. What was under
+  // way when the trouble began says nothing: a server that is shut down still answers it.
+  void Answered(absl::Time sent);
   // The row's answer is missing: true where it is to be asked again, false where it has failed.
   bool Met(RowTrouble* row, absl::Status status, absl::Time now);
 
@@ -55,6 +58,8 @@ class JobTrouble {
   // It has an answer, or none, be it that it could not be asked.
   void ProbeAnswered(absl::Time now);
   void ProbeFailed(absl::Status status, absl::Time now);
+  // None of the rows that are there waits because of it.
+  void Forget() { last_ = absl::OkStatus(); }
   // Whether a row may be asked behind it; once.
   bool TakeTurn() { return std::exchange(turn_, false); }
 
@@ -62,7 +67,9 @@ class JobTrouble {
   absl::Status Over(bool under_way, absl::Time now) const;
 
  private:
-  bool IsPatient(absl::Time now) const { return now - began_ < patience_; }
+  // Of a server that fails, but is there.
+  bool IsPatient(absl::Time now) const { return now - fails_since_ < patience_; }
+  void Note(absl::Status status, absl::Time now);
   void Pause(absl::Time now);
 
   const absl::Duration patience_;
@@ -70,7 +77,10 @@ class JobTrouble {
   int64_t probes_ = 0;  // answered
   absl::Status last_;  // OK: there is no trouble
   bool anew_ = true;   // the next begins behind an answered row
-  absl::Time began_;
+  Trouble kind_ = Trouble::kNone;  // of the last
+  absl::Time began_;               // behind an answered row
+  absl::Time since_;               // behind an answered row or probe
+  absl::Time fails_since_;         // behind those, or an outage
   absl::Time next_;
   absl::Duration pause_;
   bool probed_ = false;  // in vain, and the last time
