@@ -167,6 +167,7 @@ FieldOrder::Plan FieldOrder::Best() const {
   std::iota(given.begin(), given.end(), 0);
   const bool few = num < 20 && (std::max<size_t>(num_rows_, 1) << num) <= kMostSets;
   Order best = few ? Exactly() : Greedily();
+  if (Interrupted()) return plan;
   plan.given_bytes = CostOf(given);
   plan.best_bytes = CostOf(best);
   if (plan.best_bytes >= plan.given_bytes) {  // greed may err

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/runtime/trouble.h"
-
 namespace lm {
 namespace {
 
@@ -43,8 +41,8 @@ bool JobTrouble::Met(RowTrouble* row, absl::Status status, absl::Time now) {
     }
   }
   if (!any()) since_ = now;
-  if (anew_) kind_ = Trouble::kNone;
   if (std::exchange(anew_, false)) {
+    kind_ = Trouble::kNone;
     began_ = now;
     pause_ = kFirstPause;
     next_ = now + pause_;
