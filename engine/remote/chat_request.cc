@@ -89,6 +89,11 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
     spec.embed = Pooling::kMean;  // any: it says that no text is wanted
     return spec;
   }
+  if (request.options.thinking_tokens.has_value()) {
+    return absl::UnimplementedError(
+        "thinking_tokens: how much a model on the network reasons its server decides; what that "
+        "takes for it goes into `extra` of the model's options in lm_models");
+  }
   if (request.task == Task::kChoose && request.options.vote == 0) spec.options.temperature = 0;
   if (request.options.on_overflow != OnOverflow::kError) {
     return absl::UnimplementedError(

@@ -43,10 +43,10 @@ absl::Status NoAnswerError(FinishReason finish, int64_t tokens, const Generation
       finish == FinishReason::kContext ? std::string("the context's end")
                                        : absl::StrCat("max_tokens = ", options.max_tokens),
       " cut the answer off within its reasoning: all ", tokens, " tokens went into that; ",
-      finish == FinishReason::kContext ? "" : "raise max_tokens, or ",
-      R"(let the model answer at once, with {"template_args":{"enable_thinking":false}} where its )"
-      "chat template knows that; ",
-      kKeep));
+      finish == FinishReason::kContext
+          ? ""
+          : R"(raise max_tokens, or say where the reasoning ends, with {"thinking_tokens":200}, or )",
+      R"(let the model answer at once, with {"thinking_tokens":0}; )", kKeep));
 }
 
 AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
@@ -63,7 +63,9 @@ AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
 
 bool AnswerText::Append(int32_t token, std::string* text) {
   const absl::string_view mark = spells_marks_ ? MarkOf(*marks_, tokenizer_, token) : "";
-  std::string piece = absl::StrCat(detokenizer_.Append(token), mark);
+  // A mark ends a character that is not whole.
+  std::string piece =
+      mark.empty() ? detokenizer_.Append(token) : absl::StrCat(detokenizer_.Finish(), mark);
   ReplaceNuls(&piece);
   return stop_.Append(thinking_ ? thinking_->Append(piece, !mark.empty()) : piece, text);
 }

@@ -7,9 +7,9 @@ namespace lm {
 namespace {
 
 // In tokens.
-int32_t LongestAnswer(const Sequence& sequence) {
+int64_t LongestAnswer(const Sequence& sequence) {
   const bool answers = !sequence.scoring() && !sequence.embedding();
-  return answers ? sequence.request().spec().options.max_tokens : 0;
+  return answers ? TokensBesidePrompt(sequence.request().spec().options) : 0;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ FairQueue::Lane& FairQueue::LaneOf(const Sequence& sequence) {
 void FairQueue::PushBack(std::unique_ptr<Sequence> sequence) {
   Lane& lane = LaneOf(*sequence);
   auto place = lane.waiting.end();
-  const int32_t longest = LongestAnswer(*sequence);
+  const int64_t longest = LongestAnswer(*sequence);
   while (place != lane.waiting.begin()) {
     const Sequence& before = **std::prev(place);
     const absl::Duration older = sequence->request().submitted() - before.request().submitted();

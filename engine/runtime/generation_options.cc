@@ -45,6 +45,9 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (!(o.temperature >= 0) || std::isinf(o.temperature)) {
     return OutOfRange("temperature", ">= 0", o.temperature);
   }
+  if (o.thinking_tokens.value_or(0) < 0) {
+    return OutOfRange("thinking_tokens", ">= 0", *o.thinking_tokens);
+  }
   if (o.top_k < 0) return OutOfRange("top_k", ">= 0", o.top_k);
   if (!(o.top_p > 0 && o.top_p <= 1)) return OutOfRange("top_p", "in (0, 1]", o.top_p);
   if (!(o.min_p >= 0 && o.min_p <= 1)) return OutOfRange("min_p", "in [0, 1]", o.min_p);

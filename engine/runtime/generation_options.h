@@ -82,6 +82,9 @@ struct GenerationOptions {
   Examples examples = {};  // go before the prompt; not together with messages
   bool messages = false;   // the prompt is a JSON array of {role, content}
   Thinking thinking = Thinking::kDrop;
+  // Of the reasoning before an answer (reasoning.h), beside max_tokens; 0: the model answers at
+  // once. nullopt: it is a part of a free answer, and none comes before a constrained one.
+  std::optional<int32_t> thinking_tokens = {};
   std::string template_args = {};    // a JSON object, what the chat template may ask for; or empty
   AnswerConstraint constraint = {};  // not together with stop
   OnError on_error = OnError::kError;
@@ -104,6 +107,20 @@ inline int32_t MostAnswerTokens(const GenerationOptions& options) {
   return options.constraint.kind == AnswerConstraint::Kind::kChoices
              ? std::numeric_limits<int32_t>::max()
              : options.max_tokens;
+}
+
+inline bool IsConstrained(const GenerationOptions& options) {
+  return options.constraint.kind != AnswerConstraint::Kind::kNone;
+}
+inline bool Reasons(const GenerationOptions& options) {
+  return options.thinking_tokens.value_or(0) > 0;
+}
+// The most tokens that end a reasoning, and follow it, which the model is not asked for.
+inline constexpr int32_t kMostClosingTokens = 64;
+// Tokens to keep room for beside a prompt: of the answer, and of the reasoning before it.
+inline int64_t TokensBesidePrompt(const GenerationOptions& options) {
+  const int64_t closing = Reasons(options) ? kMostClosingTokens : 0;
+  return options.max_tokens + closing + options.thinking_tokens.value_or(0);
 }
 
 inline constexpr int32_t kMostVotes = 100;  // ... and samples

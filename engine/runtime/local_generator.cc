@@ -12,6 +12,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/memo_key.h"
+#include "engine/runtime/reasoning.h"
 #include "engine/runtime/render_chat.h"
 #include "engine/runtime/vote.h"
 #include "engine/text/conversation.h"
@@ -30,6 +31,11 @@ int64_t AnswerRoom(const GenerationOptions& options) {
     }
   }
   return static_cast<int64_t>(most);
+}
+
+// Likewise the reasoning before it.
+int64_t ReasoningRoom(const GenerationOptions& options) {
+  return TokensBesidePrompt(options) - options.max_tokens;
 }
 
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
@@ -233,7 +239,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     options.thinking = Thinking::kKeep;  // nobody looks at the one token
     options.cache = false;
   }
-  if (request.task == Task::kChoose && options.vote == 0) {
+  if (request.task == Task::kChoose && options.vote == 0 && !Reasons(options)) {
     // The choices come before any sampling: without it, the request is the same for the memo.
     const GenerationOptions none;
     options.temperature = none.temperature;
@@ -251,7 +257,9 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     ASSIGN_OR_RETURN(borders, FindBorders(prompt.tokens, std::move(messages), options));
   }
   if (prefills) {
-    options.constraint = {};  // the prompt is that of a request which has it
+    // The prompt is that of a request which has them.
+    options.constraint = {};
+    options.thinking_tokens.reset();
     store = borders;
     // The last token is computed in any case.
     if (!request.prompt.empty()) {
@@ -260,10 +268,21 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
       prompt.tokens.resize(borders[0] + 1);
     }
   }
+  // As far as there is room: half of it stays for an answer that may need as much.
+  std::optional<int32_t> reasoning;
+  if (options.thinking_tokens.has_value()) {
+    const auto given = static_cast<int64_t>(prompt.tokens.size() + prompt.begun.size());
+    const int64_t left =
+        std::max<int64_t>(max_sequence_tokens() - given - kMostClosingTokens, 0);
+    const int64_t most = left - std::min(AnswerRoom(options), left / 2);
+    reasoning = static_cast<int32_t>(std::min<int64_t>(*options.thinking_tokens, most));
+  }
   return RequestSpec{.prompt = std::move(prompt.tokens),
                      .text = std::move(prompt.text),
                      .template_end = std::move(prompt.template_end),
                      .thinking_marks = engine_->model().thinking_marks(),
+                     .reasoning_tokens = reasoning,
+                     .begun = std::move(prompt.begun),
                      .options = std::move(options),
                      .borders = std::move(borders),
                      .store = std::move(store),
@@ -295,7 +314,8 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Truncate(const TextReques
                                                                 Prompt prompt) const {
   const int64_t context = max_sequence_tokens();
   const int64_t answer =
-      std::clamp<int64_t>(AnswerRoom(request.options), 1, std::max<int64_t>(context / 2, 1));
+      std::clamp<int64_t>(AnswerRoom(request.options) + ReasoningRoom(request.options), 1,
+                          std::max<int64_t>(context / 2, 1));
   const int64_t most = context - answer;
   const bool at_start = request.options.on_overflow == OnOverflow::kTruncateStart;
   const Tokenizer& tokenizer = engine_->model().tokenizer();
@@ -330,10 +350,17 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
   const Tokenizer& tokenizer = engine_->model().tokenizer();
   if (rendered.adds_bos) prompt.tokens.push_back(tokenizer.vocabulary().bos);
   RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &prompt.tokens, rendered.says_bos));
-  const std::vector<int32_t> first = AnswerTokens(tokenizer, begun);
-  prompt.tokens.insert(prompt.tokens.end(), first.begin(), first.end());
+  std::vector<int32_t> first = AnswerTokens(tokenizer, begun);
+  const std::string template_end = rendered.TemplateEnd();
+  const bool reasons_first = Reasons(options) && IsConstrained(options) &&
+                             engine_->model().thinking_marks()->FindBegun(template_end) != nullptr;
+  if (begun.empty() || reasons_first) {
+    prompt.template_end = template_end;
+    prompt.begun = std::move(first);
+  } else {
+    prompt.tokens.insert(prompt.tokens.end(), first.begin(), first.end());
+  }
   if (Memoizable(options)) prompt.text = TextForm(rendered, begun);
-  if (begun.empty()) prompt.template_end = rendered.TemplateEnd();
   return prompt;
 }
 

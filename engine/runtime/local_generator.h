@@ -48,6 +48,7 @@ class LocalGenerator : public Generator {
     std::vector<int32_t> tokens;
     std::string text;          // RequestSpec::text
     std::string template_end;  // RequestSpec::template_end
+    std::vector<int32_t> begun;  // RequestSpec::begun
   };
   // The name of the model's contents, and what else of it an answer depends on.
   std::string WithSettings(absl::string_view name) const;

@@ -32,6 +32,9 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
   if (spec.kept_end.has_value()) AddOverflow(spec, &json);
   if (!spec.told.empty()) json.Add("told", spec.told);
   if (TemperatureOf(spec.options) != 0) json.Add("draw_law", kDrawLaw);
+  if (spec.reasoning_tokens != spec.options.thinking_tokens && spec.reasoning_tokens.has_value()) {
+    json.Add("reasoning_tokens", *spec.reasoning_tokens);  // the context has no room for more
+  }
   if (spec.wants_first_choices) json.Add("first_choices", true);
   if (spec.wants_probability) json.Add("probability", true);
   AddAdapters(spec, adapters, &json);
@@ -86,8 +89,9 @@ bool IsRemembered(const RequestSpec& spec) {
 Json OptionsOfAnswer(const GenerationOptions& options) {
   const auto& [model, max_tokens, temperature, says_temperature, top_k, top_p, min_p,
                repeat_penalty, seed, vote, n, best_of, stop, logit_bias, lora, examples, messages,
-               thinking, template_args, constraint, on_error, on_overflow, on_length, timeout_ms,
-               max_seconds, max_total_tokens, max_cost, cache, priority, speculate] = options;
+               thinking, thinking_tokens, template_args, constraint, on_error, on_overflow,
+               on_length, timeout_ms, max_seconds, max_total_tokens, max_cost, cache, priority,
+               speculate] = options;
   // The key has the model; an error is never remembered.
   (void)model, (void)says_temperature, (void)on_error, (void)timeout_ms, (void)cache,
       (void)speculate;
@@ -130,6 +134,7 @@ Json OptionsOfAnswer(const GenerationOptions& options) {
     if (on_length == OnLength::kComplete) json.Add("on_length", "complete");
   }
   if (thinking == Thinking::kKeep) json.Add("thinking", "keep");
+  if (thinking_tokens.has_value()) json.Add("thinking_tokens", *thinking_tokens);
   return json;
 }
 
@@ -166,7 +171,8 @@ absl::StatusOr<std::optional<MemoKey>> MakeMemoKey(const Generator& generator,
   // is cut is an error.)
   const int64_t context = generator.max_sequence_tokens();
   const bool may_be_cut = spec.options.constraint.kind != AnswerConstraint::Kind::kChoices;
-  if (may_be_cut && static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
+  const int64_t most = TokensBesidePrompt(spec.options);
+  if (may_be_cut && static_cast<int64_t>(spec.prompt.size()) + most > context) {
     absl::StrAppend(&key->model, "/", context);
   }
   return key;

@@ -323,6 +323,8 @@ constexpr Key kKeys[] = {
        return ToEnum<Thinking>(n, v, {{"drop", Thinking::kDrop}, {"keep", Thinking::kKeep}},
                                &o->thinking);
      }},
+    {"thinking_tokens", [](absl::string_view n, const Json& v,
+                           Options* o) { return ToInteger(n, v, &o->thinking_tokens.emplace()); }},
     {"template_args", [](absl::string_view n, const Json& v,
                          Options* o) { return ToTemplateArgs(n, v, &o->template_args); }},
     {"choices", ToChoices},

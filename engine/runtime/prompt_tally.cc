@@ -11,6 +11,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/reasoning.h"
 
 namespace lm {
 
@@ -61,8 +62,9 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     answer.prompt_logprobs.resize(spec.prompt.size() - 1);
   } else {
     const int64_t room = int64_t{generator->max_sequence_tokens()} - answer.tokens_in;
-    prompt.max_tokens = static_cast<int32_t>(
-        std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
+    prompt.max_tokens = static_cast<int32_t>(std::min<int64_t>(
+        int64_t{Answer(spec, &*part, &answer.text)} + Reasoning::MostTokens(spec),
+        std::max<int64_t>(room, 0)));
   }
   prompt.answers = std::max(NumDrawn(spec.options), 1);
   prompt.free = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;

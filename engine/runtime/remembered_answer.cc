@@ -8,6 +8,7 @@
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/reasoning.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
@@ -19,18 +20,24 @@ bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
                      const RememberedAnswer& answer) {
   const int64_t tokens = static_cast<int64_t>(answer.tokens.size());
   const int64_t prompt = static_cast<int64_t>(spec.prompt.size());
-  const int64_t together = tokens + prompt;
-  if (answer.tokens_in != prompt || answer.tokens_out != tokens) return false;
+  const int64_t together = int64_t{answer.tokens_out} + prompt;
+  if (answer.tokens_in != prompt || together > engine.max_sequence_tokens()) return false;
+  // The reasoning is among the tokens of a free answer, and beside those of another. As much white
+  // space as an answer may have can come before it.
+  const bool constrained = IsConstrained(spec.options);
   const int64_t most = MostAnswerTokens(spec.options);
-  if (tokens > most || together > engine.max_sequence_tokens()) return false;
+  const int64_t reasoning = Reasoning::MostTokens(spec);
+  const int64_t before = reasoning > 0 ? reasoning + most : 0;
+  if (tokens > most + (constrained ? 0 : before)) return false;
+  const int64_t others = answer.tokens_out - tokens;
+  if (others < 0 || others > (constrained ? reasoning : 0)) return false;
   // Led to its end, it may be there before the limit.
-  const bool completed = spec.options.on_length == OnLength::kComplete &&
-                         spec.options.constraint.kind != AnswerConstraint::Kind::kNone;
+  const bool completed = spec.options.on_length == OnLength::kComplete && constrained;
   switch (answer.finish) {
     case FinishReason::kStop:
       return true;
     case FinishReason::kLength:
-      return tokens == most || completed;
+      return tokens == most || completed || (reasoning > 0 && tokens >= most);
     case FinishReason::kContext:
       return together == engine.max_sequence_tokens() || completed;
     case FinishReason::kError:

@@ -15,7 +15,9 @@ namespace lm {
 // A constraint is for the answer. So where there is one, and the template ends by beginning the
 // model's reasoning, that is ended at once: by the template, asked with enable_thinking false where
 // the options do not speak of that and it can, else by the mark that ends it. Harmony's answer is
-// begun by its channel.
+// begun by its channel. So with thinking_tokens 0, whatever the answer is. With more the template
+// is asked with enable_thinking true, and before a constrained answer the reasoning is begun, where
+// the template has not.
 absl::StatusOr<RenderedChat> RenderChat(const ChatTemplate& chat_template,
                                         absl::Span<const ChatMessage> messages,
                                         const GenerationOptions& options,

@@ -51,6 +51,10 @@ struct RequestSpec {
   std::string template_end = {};
   // The model's; null: those that are usual.
   std::shared_ptr<const ThinkingMarks> thinking_marks = {};
+  // options.thinking_tokens, as far as the context leaves room for them beside prompt and answer.
+  std::optional<int32_t> reasoning_tokens = {};
+  // What an answer begins with behind its reasoning, which is no part of it.
+  std::vector<int32_t> begun = {};
   // What a server elsewhere is told beside `text` and what OptionsOfAnswer has of the options.
   std::string told = {};
   // options.on_overflow, where a server elsewhere sees to it: so many bytes at the end of the last

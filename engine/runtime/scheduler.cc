@@ -247,7 +247,7 @@ bool Scheduler::MayFollow(const StepLimits& limits, StepPlan* plan) const {
   int64_t answered = 0;
   for (const auto& sequence : running_) {
     if (!sequence->decoding() || sequence->scoring() || sequence->embedding() ||
-        sequence->reads_logits() ||
+        sequence->will_read_logits() ||
         sequence->request().spec().options.speculate == Speculate::kAlways) {
       return false;
     }

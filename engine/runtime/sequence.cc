@@ -56,20 +56,28 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       given_tokens_(prompt_tokens_),
       draw_seed_(DrawSeed(request_->spec())),
       priority_(request_->priority()),
+      answer_begin_(prompt_tokens_),
       answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
   generation_.queued = absl::InfiniteDuration();  // not yet admitted
   if (recurrent_ && !wants_every_token()) snapshots_ = request_->spec().borders;
-  if (const CompiledConstraint* constraint = request_->spec().constraint.get()) {
-    grammar_ = constraint->begin;
-    if (MostAnswerTokens(request_->spec().options) > 0) {
-      start_end_ = AppendConstrained(constraint->start, kNotAsked, absl::Now());
-    } else {
-      cut_in_forced_ = !constraint->start.empty();
-    }
+  if (Reasoning::IsWanted(request_->spec())) {
+    reasoning_.emplace(tokenizer, request_->spec());
+  } else if (request_->spec().constraint != nullptr) {
+    start_end_ = BeginConstrained(absl::Now());
     given_tokens_ = static_cast<int32_t>(tokens_.size());
   }
+}
+
+std::optional<FinishReason> Sequence::BeginConstrained(absl::Time now) {
+  const CompiledConstraint& constraint = *request_->spec().constraint;
+  grammar_ = constraint.begin;
+  if (MostAnswerTokens(request_->spec().options) > 0) {
+    return AppendConstrained(constraint.start, kNotAsked, now);
+  }
+  cut_in_forced_ = !constraint.start.empty();
+  return std::nullopt;
 }
 
 Sequence::~Sequence() {
@@ -200,16 +208,19 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
   if (!sampled_) {
     sampled_ = true;
     generation_.time_to_first_token = now - request_->submitted();
-    if (request_->spec().wants_first_choices) ReportChoices(logits);
   }
   last_latency_ = now - std::exchange(last_token_, now);
   const RequestSpec& spec = request_->spec();
+  if (spec.wants_first_choices && !reasoning_ && !std::exchange(chose_, true)) {
+    ReportChoices(logits);
+  }
   const double logprob =
       spec.wants_logprob ? LogProbability(logits, tokenizer_->SayableTokens(), token) : kNotAsked;
   if (spec.wants_logprob) {
     generation_.mean_logprob += (logprob - generation_.mean_logprob) / ++asked_;
   }
-  if (spec.wants_probability) logprob_ += LogProbabilityAmongAllowed(logits, token);
+  if (spec.wants_probability && !reasons_first()) logprob_ += LogProbabilityAmongAllowed(logits, token);
+  if (reasoning_) return Reason(token, logprob, now);
   if (!grammar_) return Append(token, logprob, now);
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
   allowed_.clear();
@@ -245,8 +256,12 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::Follow(int64_t* work) {
 
 // Tokens that the answer may still get.
 int32_t Sequence::Room() const {
-  return std::min(MostAnswerTokens(request_->spec().options) - answer_tokens(),
-                  token_limit_ - static_cast<int32_t>(tokens_.size()));
+  const auto size = static_cast<int32_t>(tokens_.size());
+  if (reasoning_ && reasoning_->has_begun()) {
+    return std::min(std::max(reasoning_->left(), 0) + kMostClosingTokens, token_limit_ - size);
+  }
+  return std::min(MostAnswerTokens(request_->spec().options) - (size - answer_begin_),
+                  token_limit_ - size);
 }
 
 absl::Status Sequence::FillAllowed(int64_t* work) {
@@ -404,16 +419,43 @@ std::optional<FinishReason> Sequence::AppendConstrained(absl::Span<const int32_t
 std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl::Time now) {
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
   tokens_.push_back(token);
-  const bool stopped = answer_text_.Append(token, &generation_.text);
+  // A constraint's text begins behind the reasoning.
+  const bool stopped = !reasons_first() && answer_text_.Append(token, &generation_.text);
   if (request_->spec().stream) Publish(token, logprob, now);
-  if (stopped) return FinishReason::kStop;
-  std::optional<FinishReason> finish;
-  if (answer_tokens() >= MostAnswerTokens(request_->spec().options)) {
-    finish = FinishReason::kLength;
-  } else if (static_cast<int32_t>(tokens_.size()) >= token_limit_) {
-    finish = FinishReason::kContext;
+  return stopped ? FinishReason::kStop : LimitReached();
+}
+
+std::optional<FinishReason> Sequence::LimitReached() const {
+  const auto size = static_cast<int32_t>(tokens_.size());
+  const bool in_answer = !reasoning_ || !reasoning_->has_begun();
+  if (in_answer && size - answer_begin_ >= MostAnswerTokens(request_->spec().options)) {
+    return FinishReason::kLength;
   }
-  return finish;
+  return size >= token_limit_ ? std::optional(FinishReason::kContext) : std::nullopt;
+}
+
+// A token of the reasoning; behind the last one the answer begins.
+absl::StatusOr<std::optional<FinishReason>> Sequence::Reason(int32_t token, double logprob,
+                                                             absl::Time now) {
+  ASSIGN_OR_RETURN(const Reasoning::Turn turn, reasoning_->Take(token));
+  for (int32_t t : turn.tokens) {
+    const std::optional<FinishReason> end = Append(t, t == token ? logprob : kNotAsked, now);
+    if (end.has_value()) return end;
+  }
+  if (!turn.ends) return std::optional<FinishReason>();
+  if (reasoning_->has_begun()) {
+    if (reasons_first()) {
+      for (int32_t t : request_->spec().begun) {
+        if (const std::optional<FinishReason> end = Append(t, kNotAsked, now)) return end;
+      }
+    }
+    answer_begin_ = static_cast<int32_t>(tokens_.size()) - turn.of_answer;
+    asked_ = turn.of_answer;
+    generation_.mean_logprob = asked_ > 0 && !std::isnan(logprob) ? logprob : 0;
+  }
+  reasoning_.reset();
+  if (request_->spec().constraint == nullptr) return LimitReached();
+  return BeginConstrained(now);
 }
 
 // Nothing can follow.
@@ -487,7 +529,9 @@ absl::Status Sequence::Pool(int32_t position, absl::Span<const float> hidden) {
 }
 
 Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
-  if (grammar_ && (cut_in_forced_ || !grammar_->CanEnd())) return TakeError(CutShort(finish), now);
+  if (reasons_first() || (grammar_ && (cut_in_forced_ || !grammar_->CanEnd()))) {
+    return TakeError(CutShort(finish), now);
+  }
   if (answer_tokens() > 0 && answer_text_.LacksAnswer(finish)) {
     return TakeError(NoAnswerError(finish, answer_tokens(), request_->spec().options), now);
   }
@@ -505,11 +549,13 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   }
   result.finish = finish;
   if (led_to_end_) {
-    const bool by_context = token_limit_ - prompt_tokens_ < request_->spec().options.max_tokens;
+    const bool by_context = token_limit_ - answer_begin_ < request_->spec().options.max_tokens;
     result.finish = by_context ? FinishReason::kContext : FinishReason::kLength;
   }
-  result.tokens.assign(tokens_.begin() + prompt_tokens_, tokens_.end());
-  result.tokens_out = static_cast<int32_t>(result.tokens.size());
+  const bool constrained = request_->spec().constraint != nullptr;
+  result.tokens.assign(tokens_.begin() + (constrained ? answer_begin_ : prompt_tokens_),
+                       tokens_.end());
+  result.tokens_out = answer_tokens();
   result.total = now - request_->submitted();
   result.queued = std::min(result.queued, result.total);
   return result;
@@ -522,7 +568,7 @@ absl::Status Sequence::CutShort(FinishReason finish) const {
   shown = shown.substr(0, ValidUtf8Prefix(shown));
   const GenerationOptions& options = request_->spec().options;
   const bool by_context =
-      finish == FinishReason::kContext || token_limit_ - prompt_tokens_ < options.max_tokens;
+      finish == FinishReason::kContext || token_limit_ - answer_begin_ < options.max_tokens;
   std::string shortest;
   if (completes()) {
     const CompiledConstraint& constraint = *request_->spec().constraint;
@@ -546,7 +592,7 @@ Generation Sequence::TakeError(absl::Status status, absl::Time now) {
   result.status = std::move(status);
   result.tokens_in = prompt_tokens_;
   result.tokens_cached = generation_.tokens_cached;
-  result.tokens_out = static_cast<int32_t>(tokens_.size()) - prompt_tokens_;  // made, and of no use
+  result.tokens_out = answer_tokens();  // made, and of no use
   result.time_to_first_token = generation_.time_to_first_token;
   result.total = now - request_->submitted();
   result.queued = std::min(generation_.queued, result.total);

@@ -14,6 +14,11 @@
 // more than one can be taken from it. A guess has what each of its tokens would be sampled by, had
 // it come alone: the tokens before it, and the grammar's mask there. So what is taken is the same.
 //
+// Reasoning before the answer (reasoning.h) is free of all that: the grammar begins behind it, and
+// max_tokens counts from there.
+//
+//   tokens    [ prompt ... | reasoning ... | answer ...... ]
+//
 // With OnLength::kComplete the mask leaves only tokens behind which what is left of max_tokens (or
 // the context) is enough to end the answer: the model writes what it likes as long as there is
 // room, and is led to an end where there is not. Such an answer has finish "length", or "context".
@@ -36,6 +41,7 @@
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/drafter.h"
+#include "engine/runtime/reasoning.h"
 #include "engine/runtime/request.h"
 #include "engine/text/tokenizer.h"
 
@@ -78,6 +84,7 @@ class Sequence {
   Range PooledAmong(int32_t position, int32_t count) const;
   absl::Span<const int32_t> tokens() const { return tokens_; }
   int32_t computed() const { return computed_; }
+  // Behind the prompt, and so with the reasoning.
   int32_t answer_tokens() const { return static_cast<int32_t>(tokens_.size()) - prompt_tokens_; }
 
   // Tokens to compute until the next one can be sampled (scoring, embedding: until all results are
@@ -165,8 +172,10 @@ class Sequence {
   // Whether TakeSample reads those logits too.
   bool reads_logits() const {
     const RequestSpec& spec = request_->spec();
-    return spec.wants_logprob || spec.wants_probability || (spec.wants_first_choices && !sampled_);
+    return spec.wants_logprob || (reads_probabilities() && !reasons_first());
   }
+  // Whether it does, or will once the answer begins.
+  bool will_read_logits() const { return reads_logits() || reads_probabilities(); }
   // Appends the token that was picked so, as far as *work (see GrammarMatcher) reaches: else the
   // sequence is not ready(). `logits` may be empty unless reads_logits(). How the answer ends, if
   // it does. REQUIRES: ready().
@@ -219,12 +228,21 @@ class Sequence {
 
  private:
   std::optional<FinishReason> Append(int32_t token, double logprob, absl::Time now);
+  absl::StatusOr<std::optional<FinishReason>> Reason(int32_t token, double logprob, absl::Time now);
+  std::optional<FinishReason> BeginConstrained(absl::Time now);
+  std::optional<FinishReason> LimitReached() const;
   void Publish(int32_t token, double logprob, absl::Time now);
   absl::StatusOr<std::optional<FinishReason>> AppendPending(absl::Time now, int64_t* work);
   // Appends tokens that the grammar has accepted; `sampled` is the first one's logprob, if known.
   std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
                                                 absl::Time now);
   bool AnswerIsWhole() const;
+  // Before a constrained answer: nothing of it is text.
+  bool reasons_first() const { return reasoning_ && request_->spec().constraint != nullptr; }
+  bool reads_probabilities() const {
+    const RequestSpec& spec = request_->spec();
+    return spec.wants_probability || (spec.wants_first_choices && !chose_);
+  }
   bool completes() const {
     return grammar_ && request_->spec().options.on_length == OnLength::kComplete;
   }
@@ -259,8 +277,11 @@ class Sequence {
   std::vector<int32_t> snapshots_;     // positions yet to be reached, ascending
   BlockTable block_table_;
 
+  std::optional<Reasoning> reasoning_;  // until the answer begins
+  int32_t answer_begin_;
   AnswerText answer_text_;
-  // Stands behind all tokens, and behind those that a limit left out at the end.
+  // Null before the answer. Stands behind all tokens, and behind those that a limit left out at the
+  // end.
   std::optional<GrammarMatcher> grammar_;
   std::vector<uint64_t> allowed_;  // empty: not known since the last token
   absl::Status grammar_status_;    // why it will not be known
@@ -300,6 +321,7 @@ class Sequence {
   bool led_to_end_ = false;                // the mask left out what there was no room for
   std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
   bool sampled_ = false;                   // ... it was asked
+  bool chose_ = false;                     // ... for the answer's first token
   int32_t asked_ = 0;                      // how often, for the mean of its logprobs
   double logprob_ = 0;                     // of the answer so far, among what was allowed
   Generation generation_;                  // text and times as far as they are known

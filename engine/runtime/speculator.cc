@@ -272,7 +272,7 @@ void Speculator::Judge(size_t i, int32_t before, bool ended) {
 bool Speculator::Observes(const Sequence& sequence) const {
   const GenerationOptions& options = sequence.request().spec().options;
   return model_ != nullptr && model_->observes() && !sequence.scoring() && !sequence.embedding() &&
-         options.speculate != Speculate::kOff && options.max_tokens > 1;
+         options.speculate != Speculate::kOff && TokensBesidePrompt(options) > 1;
 }
 
 void Speculator::Observe(Sequence* sequence, int32_t position,

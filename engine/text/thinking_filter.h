@@ -29,9 +29,13 @@ class ThinkingFilter {
   // The rest, at the end.
   std::string Finish();
 
+  // Whether nothing tells yet which of both comes.
+  bool is_at_beginning() const { return state_ == State::kBeginning; }
   // Whether what has come is reasoning whose end has not, and whether it is reasoning only.
   bool is_inside() const { return state_ == State::kInside; }
   bool awaits_answer() const { return is_inside() || state_ == State::kBehind; }
+  // The mark that ends the reasoning which has begun.
+  absl::string_view end_mark() const { return end_; }
 
  private:
   enum class State {

@@ -17,6 +17,8 @@ struct UsualMarks {
   absl::string_view first, last;  // the tokens that a model with such marks has
 };
 
+constexpr absl::string_view kGemmasEnd = "<channel|>";  // the answer stands on its line
+
 constexpr UsualMarks kUsual[] = {
     // DeepSeek R1, Qwen3, SmolLM3, GLM
     {"<think>", "</think>", "<think>", "</think>"},
@@ -29,7 +31,7 @@ constexpr UsualMarks kUsual[] = {
     // Apertus
     {"<|inner_prefix|>", "<|inner_suffix|>", "<|inner_prefix|>", "<|inner_suffix|>"},
     // Gemma 4
-    {"<|channel>thought", "<channel|>", "<|channel>", "<channel|>"},
+    {"<|channel>thought", kGemmasEnd, "<|channel>", kGemmasEnd},
     {kFinalChannel, kFinalChannel, "<|channel|>", kMessageMark},
     {"<|channel|>", kFinalChannel, "<|channel|>", kMessageMark},
     {"<|start|>assistant<|channel|>", kFinalChannel, "<|channel|>", kMessageMark},
@@ -128,8 +130,29 @@ std::string ThinkingMarks::AnswerBegin(absl::string_view template_end) const {
   if (begun->end == kFinalChannel) {
     return absl::StrCat(begun->begin == kFinalChannel ? "" : "final", kMessageMark);
   }
-  const bool has_lines = absl::EndsWith(template_end, "\n");
-  return has_lines ? absl::StrCat("\n", begun->end, "\n\n") : begun->end;
+  return End(begun->end, /*has_lines=*/absl::EndsWith(template_end, "\n"));
+}
+
+std::string ThinkingMarks::End(absl::string_view mark, bool has_lines) {
+  if (mark == kFinalChannel) {
+    return absl::StrCat("<|end|>", kAssistantMessage, kFinalChannel, kMessageMark);
+  }
+  return absl::StrCat(has_lines ? "\n" : "", mark, BehindEnd(mark, has_lines));
+}
+
+absl::string_view ThinkingMarks::BehindEnd(absl::string_view mark, bool has_lines) {
+  return has_lines && mark != kFinalChannel && mark != kGemmasEnd ? "\n\n" : "";
+}
+
+std::string ThinkingMarks::ReasoningBegin(absl::string_view template_end) const {
+  if (pairs_.empty() || FindBegun(template_end) != nullptr) return "";
+  const absl::string_view end = absl::StripTrailingAsciiWhitespace(template_end);
+  const bool is_over = std::any_of(pairs_.begin(), pairs_.end(), [end](const Pair& pair) {
+    return absl::EndsWith(end, pair.end) || absl::EndsWith(end, kMessageMark);
+  });
+  if (is_over) return "";
+  // Of which kind a message is the model says itself.
+  return pairs_[0].end == kFinalChannel ? "<|channel|>" : pairs_[0].begin;
 }
 
 bool ThinkingMarks::IsMark(absl::string_view name) const {

@@ -44,6 +44,13 @@ class ThinkingMarks {
   const std::vector<Pair>& pairs() const { return pairs_; }
   // Those of the reasoning that a template's last words have begun, or nullptr.
   const Pair* FindBegun(absl::string_view template_end) const;
+  // What ends reasoning with that mark, for an answer to come behind it. `has_lines`: its marks
+  // stand on lines of their own; BehindEnd is what then follows the mark.
+  static std::string End(absl::string_view mark, bool has_lines);
+  static absl::string_view BehindEnd(absl::string_view mark, bool has_lines);
+  // What has to follow a template's last words for the reasoning to begin: empty where they have
+  // begun it, or ended it at once, and where there are no marks.
+  std::string ReasoningBegin(absl::string_view template_end) const;
   // What has to follow such words before an answer does: the end of that reasoning, as of an empty
   // one ("<think>\n" wants "\n</think>\n\n", "<think>" a plain "</think>"), or the head of
   // Harmony's final message. Empty where nothing has to.

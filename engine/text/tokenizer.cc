@@ -138,8 +138,9 @@ absl::Status Tokenizer::Encode(absl::Span<const TextPiece> pieces, std::vector<i
   return EncodePieces(pieces, /*begins=*/!behind_bos || BeginsBehindSpecial(), ids);
 }
 
-absl::Status Tokenizer::EncodeInside(absl::string_view text, std::vector<int32_t>* ids) const {
-  const TextPiece piece = {std::string(text), TextKind::kPlain};
+absl::Status Tokenizer::EncodeInside(absl::string_view text, std::vector<int32_t>* ids,
+                                     TextKind kind) const {
+  const TextPiece piece = {std::string(text), kind};
   return EncodePieces(absl::MakeConstSpan(&piece, 1), /*begins=*/false, ids);
 }
 

@@ -50,9 +50,10 @@ class Tokenizer {
   absl::Status Encode(absl::Span<const TextPiece> pieces, std::vector<int32_t>* ids,
                       bool behind_bos = false) const;
 
-  // Appends the tokens of a plain text that follows other text without a special token between: the
+  // Appends the tokens of a text that follows other text without a special token between: the
   // vocabulary's space prefix is not put before it. Errors as those of Encode.
-  absl::Status EncodeInside(absl::string_view text, std::vector<int32_t>* ids) const;
+  absl::Status EncodeInside(absl::string_view text, std::vector<int32_t>* ids,
+                            TextKind kind = TextKind::kPlain) const;
 
   // What the model is fed for a plain text: BOS where the model adds one, its tokens, LastToken().
   absl::StatusOr<std::vector<int32_t>> EncodePlain(absl::string_view text) const;

@@ -41,7 +41,8 @@ MapReduce::MapReduce(MapReduceTask task)
       combine_(task_.parts.combine.has_value() ? *task_.parts.combine
                                                : absl::StrCat(kCombine, task_.instruction)),
       context_(task_.options.generator().max_sequence_tokens()),
-      answer_tokens_(std::min(std::max(task_.options.generation.max_tokens, 1), context_ / 2)) {
+      answer_tokens_(static_cast<int32_t>(std::min<int64_t>(
+          std::max<int64_t>(TokensBesidePrompt(task_.options.generation), 1), context_ / 2))) {
   total_.finish = FinishReason::kStop;
   total_.remembered = true;  // unless one is not
 }

@@ -37,12 +37,32 @@ absl::StatusOr<GenerationOptions> Over(const std::string& settings,
 }
 
 // What only answers have.
-constexpr absl::string_view kOfAnswers[] = {
-    "max_tokens",     "temperature", "top_k",         "top_p",      "min_p",
-    "repeat_penalty", "seed",        "vote",          "n",          "best_of",
-    "stop",           "choices",     "regex",         "schema",     "grammar",
-    "json_spaces",    "additional",  "strict_schema", "logit_bias", "examples",
-    "messages",       "thinking",    "on_length",     "speculate",  "template_args"};
+constexpr absl::string_view kOfAnswers[] = {"max_tokens",
+                                            "temperature",
+                                            "top_k",
+                                            "top_p",
+                                            "min_p",
+                                            "repeat_penalty",
+                                            "seed",
+                                            "vote",
+                                            "n",
+                                            "best_of",
+                                            "stop",
+                                            "choices",
+                                            "regex",
+                                            "schema",
+                                            "grammar",
+                                            "json_spaces",
+                                            "additional",
+                                            "strict_schema",
+                                            "logit_bias",
+                                            "examples",
+                                            "messages",
+                                            "thinking",
+                                            "thinking_tokens",
+                                            "on_length",
+                                            "speculate",
+                                            "template_args"};
 
 }  // namespace
 
@@ -90,6 +110,9 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   ASSIGN_OR_RETURN(const std::shared_ptr<const GenerationOptions> all,
                    read(options.model->options, defaults));
   options.generation = *all;
+  // lm_settings has it for models of this machine; no other can be told.
+  const bool elsewhere = options.generator().engine() == nullptr;
+  if (elsewhere && !alone->thinking_tokens.has_value()) options.generation.thinking_tokens.reset();
   RETURN_IF_ERROR(CheckBudget(options));
   RETURN_IF_ERROR(options.generator().AdaptersOf(options.generation).status());
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));

@@ -35,7 +35,7 @@ struct Settings {
   // generate()'s options that are set, by their names: what the options of a call do not say.
   std::map<std::string, Cell, std::less<>> options;
 
-  static constexpr std::array<absl::string_view, 29> kKeys = {"model",
+  static constexpr std::array<absl::string_view, 30> kKeys = {"model",
                                                               "threads",
                                                               "device",
                                                               "kv_bytes",
@@ -57,6 +57,7 @@ struct Settings {
                                                               "seed",
                                                               "repeat_penalty",
                                                               "thinking",
+                                                              "thinking_tokens",
                                                               "on_overflow",
                                                               "on_error",
                                                               "timeout_ms",

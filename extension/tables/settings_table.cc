@@ -46,8 +46,8 @@
 //               LM_NETWORK=off is for the whole process, and LM_HOSTS names the hosts allowed)
 //   system      the system prompt of generate(), generate_json(), lm_each() and others that take
 //               one, where it is not given or NULL ('' is an empty one)
-//   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
-//   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost,
+//   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking,
+//   thinking_tokens, on_overflow, on_error, timeout_ms, max_seconds, max_total_tokens, max_cost,
 //   speculate   generate()'s options, for calls whose own do not have them. Without a setting of
 //               on_error, tables of answers and jobs go on at a row's failure ('null')
 //

@@ -27,7 +27,7 @@ SELECT generate(NULL) IS NULL, typeof(generate('', NULL, '{"max_tokens":1}'));
 --> 1|text
 
 -- Options are one JSON object: model, max_tokens, temperature (0: the likeliest token each time),
--- top_k, top_p, min_p, seed, stop, repeat_penalty, logit_bias, messages, thinking, template_args, on_error, on_overflow, on_length,
+-- top_k, top_p, min_p, seed, stop, repeat_penalty, logit_bias, messages, thinking, thinking_tokens, template_args, on_error, on_overflow, on_length,
 -- timeout_ms (of the model's time, for the row), max_seconds, max_total_tokens, max_cost (budgets of the statement), json_spaces, additional,
 -- strict_schema, priority ('interactive' goes before 'batch'), speculate ('auto', 'off', 'always': whether tokens are guessed and checked
 -- several at a time; the answer is the same).

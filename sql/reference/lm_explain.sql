@@ -15,7 +15,8 @@
 --   tokens_shared            of these in a prefix that another prompt has, too: computed once
 --   tokens_stored            of the others those that lm_settings('prefix_store') has: read instead of computed
 --   answer_tokens            an answer without a constraint is taken to be as long as this engine's were (once three of them have come to
---                            their own end); any other, and the first ones, to have max_tokens; of choices the longest; lm_if's has none
+--                            their own end); any other, and the first ones, to have max_tokens; of choices the longest; lm_if's has none;
+--                            with thinking_tokens so many more
 --   prefill_seconds, decode_seconds, seconds     of each phase, and together; NULL on a GPU, and for a server, before there is a sample or a past
 --   basis                    'measured': from what this engine has reached before; 'ceilings': 40% of what the machine can do at most;
 --                            'sample'; of a server 'tokens' (its option tokenizer counts them) or 'guessed tokens' (four bytes each)

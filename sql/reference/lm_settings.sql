@@ -24,7 +24,7 @@
 --   lookahead   'on', 'off': whether generate() looks ahead
 --   network     'on', 'off': whether models on the network are asked
 --   system      the system prompt of calls that give none
---   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
+--   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, thinking_tokens, on_overflow,
 --   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost, speculate     as in the options of a call, which go before them
 -- on_error, where it is set here, is that of jobs and of tables of answers (lm_each, lm_query), too, which keep a row's
 -- error beside it unless somebody says otherwise ("error" ends them at the first one).
@@ -32,7 +32,7 @@
 -- which the process loaded the extension.
 
 SELECT group_concat(key) FROM temp.lm_settings;
---> model,threads,device,kv_bytes,kv_type,pack_cache,prefix_store,prefix_store_bytes,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms,max_seconds,max_total_tokens,max_cost,speculate
+--> model,threads,device,kv_bytes,kv_type,pack_cache,prefix_store,prefix_store_bytes,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,thinking_tokens,on_overflow,on_error,timeout_ms,max_seconds,max_total_tokens,max_cost,speculate
 SELECT value, default_value, source FROM temp.lm_settings WHERE key = 'max_tokens';
 --> 256|256|default
 INSERT INTO temp.lm_settings VALUES ('max_tokens', 5);

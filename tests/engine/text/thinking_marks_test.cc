@@ -90,5 +90,23 @@ TEST(ThinkingMarksTest, SayWhatAnAnswerBeginsBehind) {
   EXPECT_EQ(named->AnswerBegin("<|start|>assistant"), "");
 }
 
+TEST(ThinkingMarksTest, SayWhatBeginsReasoningAndWhatEndsIt) {
+  const auto usual = ThinkingMarks::Usual();
+  EXPECT_EQ(usual->ReasoningBegin("assistant\n"), "<think>");
+  for (const char* ready : {"<think>", "[THINK]\n", "<think>\n\n</think>\n\n", "[/THINK]",
+                            "<|start|>assistant<|channel|>final<|message|>"}) {
+    EXPECT_EQ(usual->ReasoningBegin(ready), "") << ready;
+  }
+  EXPECT_EQ(ThinkingMarks::Named({})->ReasoningBegin("assistant\n"), "");
+  const auto named = ThinkingMarks::Named({"<why>", "</why>"});
+  EXPECT_EQ(named->ReasoningBegin("<think>"), "<why>");
+
+  EXPECT_EQ(ThinkingMarks::End("</why>", /*has_lines=*/true), "\n</why>\n\n");
+  EXPECT_EQ(ThinkingMarks::End("</why>", /*has_lines=*/false), "</why>");
+  EXPECT_EQ(ThinkingMarks::End("<channel|>", /*has_lines=*/true), "\n<channel|>");
+  EXPECT_EQ(ThinkingMarks::End("<|channel|>final", /*has_lines=*/true),
+            "<|end|><|start|>assistant<|channel|>final<|message|>");
+}
+
 }  // namespace
 }  // namespace lm
