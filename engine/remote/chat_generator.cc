@@ -247,6 +247,7 @@ absl::StatusOr<AdapterSet> ChatGenerator::AdaptersOf(const GenerationOptions& op
 }
 
 absl::Status ChatGenerator::CheckConstraint(const GenerationOptions& options) const {
+  RETURN_IF_ERROR(CheckNoThinkingTokens(options));
   return GrammarOf(options.constraint).status();
 }
 

@@ -58,6 +58,13 @@ absl::Status CheckNoAdapters(const GenerationOptions& options) {
       "each under a name of its own, as vLLM does, the option model of lm_models says which");
 }
 
+absl::Status CheckNoThinkingTokens(const GenerationOptions& options) {
+  if (!options.thinking_tokens.has_value()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "thinking_tokens: how much a model on the network reasons its server decides; what that "
+      "takes for it goes into `extra` of the model's options in lm_models");
+}
+
 absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
   RETURN_IF_ERROR(CheckNoAdapters(request.options));
   if (request.options.best_of > 0) {
@@ -89,11 +96,7 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
     spec.embed = Pooling::kMean;  // any: it says that no text is wanted
     return spec;
   }
-  if (request.options.thinking_tokens.has_value()) {
-    return absl::UnimplementedError(
-        "thinking_tokens: how much a model on the network reasons its server decides; what that "
-        "takes for it goes into `extra` of the model's options in lm_models");
-  }
+  RETURN_IF_ERROR(CheckNoThinkingTokens(request.options));
   if (request.task == Task::kChoose && request.options.vote == 0) spec.options.temperature = 0;
   if (request.options.on_overflow != OnOverflow::kError) {
     return absl::UnimplementedError(

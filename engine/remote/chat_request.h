@@ -18,6 +18,8 @@ absl::StatusOr<std::string> ChatMessages(const TextRequest& request);
 
 // Unimplemented where the options choose adapters: those are the server's.
 absl::Status CheckNoAdapters(const GenerationOptions& options);
+// ... and how much it reasons.
+absl::Status CheckNoThinkingTokens(const GenerationOptions& options);
 
 // Generator::Prepare of a model that is spoken to in messages; RequestSpec::text is ChatMessages,
 // the text to embed or a RankedPair. Unimplemented for on_overflow.

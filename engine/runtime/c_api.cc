@@ -73,8 +73,13 @@ char* CopyString(const std::string& text) {
   return copy;
 }
 
+absl::Status CheckGiven(const void* argument, const char* name) {
+  if (argument != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " must not be NULL"));
+}
+
 absl::StatusOr<absl::string_view> Text(const char* text, const char* what) {
-  if (text == nullptr) return absl::InvalidArgumentError(absl::StrCat(what, " must not be NULL"));
+  RETURN_IF_ERROR(CheckGiven(text, what));
   absl::string_view view(text);
   size_t valid = lm::ValidUtf8Prefix(view);
   if (valid != view.size()) {
@@ -102,10 +107,7 @@ absl::StatusOr<GenerationOptions> ParseOptions(const char* text) {
   return options;
 }
 
-absl::Status CheckEngine(const lm_engine* engine) {
-  if (engine != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError("engine must not be NULL");
-}
+absl::Status CheckEngine(const lm_engine* engine) { return CheckGiven(engine, "engine"); }
 
 absl::StatusOr<std::shared_ptr<Request>> Submit(lm_engine* engine, const char* prompt,
                                                 const char* system,
@@ -159,9 +161,13 @@ char* lm_generate(lm_engine* engine, const char* prompt, const char* system, con
 
 int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_prompts,
                       const char* system, const char* options, char** answers, lm_error** error) {
-  for (size_t i = 0; i < num_prompts; ++i) answers[i] = nullptr;
+  if (answers != nullptr) std::fill_n(answers, num_prompts, nullptr);
   return Guarded<int>(error, static_cast<int>(num_prompts), [&]() -> absl::StatusOr<int> {
     RETURN_IF_ERROR(CheckEngine(engine));
+    if (num_prompts > 0) {
+      RETURN_IF_ERROR(CheckGiven(prompts, "prompts"));
+      RETURN_IF_ERROR(CheckGiven(answers, "answers"));
+    }
     ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
     std::vector<absl::StatusOr<std::shared_ptr<Request>>> requests(num_prompts);
     for (size_t i = 0; i < num_prompts; ++i) {
@@ -191,6 +197,7 @@ int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t
     ASSIGN_OR_RETURN(absl::string_view view, Text(text, "text"));
     ASSIGN_OR_RETURN(const lm::Tokenizer* tokenizer, engine->session.generator().tokenizer());
     ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer->EncodePlain(view));
+    if (capacity > 0) RETURN_IF_ERROR(CheckGiven(tokens, "tokens"));
     std::copy_n(ids.begin(), std::min(capacity, ids.size()), tokens);
     return static_cast<int64_t>(ids.size());
   });

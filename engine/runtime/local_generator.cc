@@ -251,6 +251,11 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
       static_cast<int64_t>(prompt.tokens.size()) >= max_sequence_tokens()) {
     ASSIGN_OR_RETURN(prompt, Truncate(request, std::move(prompt)));
   }
+  std::optional<int32_t> reasoning = ReasoningTokens(options, prompt);
+  if (Reasons(options) && reasoning == 0) {  // the model answers at once
+    options.thinking_tokens = 0;
+    ASSIGN_OR_RETURN(prompt, Encode(messages, options, request.begun));
+  }
   std::vector<int32_t> borders, store;
   const bool prefills = request.task == Task::kPrefill;
   if (prefills || engine_->model().language_model().cache().recurrent()) {
@@ -260,6 +265,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     // The prompt is that of a request which has them.
     options.constraint = {};
     options.thinking_tokens.reset();
+    reasoning.reset();
     store = borders;
     // The last token is computed in any case.
     if (!request.prompt.empty()) {
@@ -268,28 +274,33 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
       prompt.tokens.resize(borders[0] + 1);
     }
   }
-  // As far as there is room: half of it stays for an answer that may need as much.
-  std::optional<int32_t> reasoning;
-  if (options.thinking_tokens.has_value()) {
-    const auto given = static_cast<int64_t>(prompt.tokens.size() + prompt.begun.size());
-    const int64_t left =
-        std::max<int64_t>(max_sequence_tokens() - given - kMostClosingTokens, 0);
-    const int64_t most = left - std::min(AnswerRoom(options), left / 2);
-    reasoning = static_cast<int32_t>(std::min<int64_t>(*options.thinking_tokens, most));
-  }
-  return RequestSpec{.prompt = std::move(prompt.tokens),
-                     .text = std::move(prompt.text),
-                     .template_end = std::move(prompt.template_end),
-                     .thinking_marks = engine_->model().thinking_marks(),
-                     .reasoning_tokens = reasoning,
-                     .begun = std::move(prompt.begun),
-                     .options = std::move(options),
-                     .borders = std::move(borders),
-                     .store = std::move(store),
-                     .stream = request.stream,
-                     .wants_first_choices = request.task == Task::kChoose,
-                     .wants_probability = request.task == Task::kWeigh,
-                     .wants_logprob = request.wants_logprob};
+  RequestSpec spec{.prompt = std::move(prompt.tokens),
+                   .text = std::move(prompt.text),
+                   .template_end = std::move(prompt.template_end),
+                   .thinking_marks = engine_->model().thinking_marks(),
+                   .reasoning_tokens = reasoning,
+                   .begun = std::move(prompt.begun),
+                   .options = std::move(options),
+                   .borders = std::move(borders),
+                   .store = std::move(store),
+                   .stream = request.stream,
+                   .wants_first_choices = request.task == Task::kChoose,
+                   .wants_probability = request.task == Task::kWeigh,
+                   .wants_logprob = request.wants_logprob};
+  ASSIGN_OR_RETURN(spec.closing_tokens,
+                   Reasoning::CountClosing(engine_->model().tokenizer(), spec));
+  return spec;
+}
+
+// As many tokens as options.thinking_tokens has, and there is room for; of that half stays for an
+// answer which may need as much. nullopt: the options do not say.
+std::optional<int32_t> LocalGenerator::ReasoningTokens(const GenerationOptions& options,
+                                                       const Prompt& prompt) const {
+  if (!options.thinking_tokens.has_value()) return std::nullopt;
+  const auto given = static_cast<int64_t>(prompt.tokens.size() + prompt.begun.size());
+  const int64_t left = std::max<int64_t>(max_sequence_tokens() - given - kMostClosingTokens, 0);
+  const int64_t most = left - std::min(AnswerRoom(options), left / 2);
+  return static_cast<int32_t>(std::min<int64_t>(*options.thinking_tokens, most));
 }
 
 // Where the text of the last message begins: what is before it is the same for all prompts.

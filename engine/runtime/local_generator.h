@@ -52,6 +52,8 @@ class LocalGenerator : public Generator {
   };
   // The name of the model's contents, and what else of it an answer depends on.
   std::string WithSettings(absl::string_view name) const;
+  std::optional<int32_t> ReasoningTokens(const GenerationOptions& options,
+                                         const Prompt& prompt) const;
   absl::StatusOr<Prompt> Encode(absl::Span<const ChatMessage> messages,
                                 const GenerationOptions& options,
                                 absl::string_view begun = "") const;

@@ -14,9 +14,22 @@ namespace lm {
 namespace {
 
 constexpr int32_t kMostMissing = 3;  // bytes of a character, each of which may be a token
+constexpr int32_t kMostBehind = 4;   // tokens of white space that a free answer does not count
 
 std::shared_ptr<const ThinkingMarks> MarksOf(const RequestSpec& spec) {
   return spec.thinking_marks != nullptr ? spec.thinking_marks : ThinkingMarks::Usual();
+}
+
+absl::StatusOr<std::vector<int32_t>> MarkupTokens(const Tokenizer& tokenizer,
+                                                  absl::string_view text) {
+  std::vector<int32_t> ids;
+  RETURN_IF_ERROR(tokenizer.EncodeInside(text, &ids, TextKind::kMarkup));
+  if (!ids.empty() && ids.size() <= kMostClosingTokens) return ids;
+  constexpr size_t kMostShown = 60;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "thinking_tokens: '", Printable(text.substr(0, kMostShown)), "'",
+      text.size() > kMostShown ? " ..." : "", ", which ends the model's reasoning, has ",
+      ids.size(), " tokens; 1 to ", kMostClosingTokens, " are of use"));
 }
 
 // Bytes that a character lacks behind this one, if so many were missing before.
@@ -35,13 +48,31 @@ bool Reasoning::IsWanted(const RequestSpec& spec) {
   if (spec.score_prompt || spec.embed.has_value()) return false;
   const std::shared_ptr<const ThinkingMarks> marks = MarksOf(spec);
   if (marks->FindBegun(spec.template_end) != nullptr) return true;
+  if (*spec.reasoning_tokens == 0 && marks->IsOver(spec.template_end)) return false;
   return !IsConstrained(spec.options) && !spec.wants_first_choices && !marks->pairs().empty();
 }
 
 int64_t Reasoning::MostTokens(const RequestSpec& spec) {
   if (!IsWanted(spec)) return 0;
-  return int64_t{*spec.reasoning_tokens} + 1 + kMostMissing + kMostClosingTokens +
-         static_cast<int64_t>(spec.begun.size());
+  return std::max<int64_t>(*spec.reasoning_tokens, 1) + kMostMissing + spec.closing_tokens +
+         kMostBehind + static_cast<int64_t>(spec.begun.size());
+}
+
+absl::StatusOr<int32_t> Reasoning::CountClosing(const Tokenizer& tokenizer,
+                                                const RequestSpec& spec) {
+  if (!IsWanted(spec)) return 0;
+  const std::shared_ptr<const ThinkingMarks> marks = MarksOf(spec);
+  const ThinkingMarks::Pair* const begun = marks->FindBegun(spec.template_end);
+  size_t most = 0;
+  for (const ThinkingMarks::Pair& pair : marks->pairs()) {
+    if (begun != nullptr && pair.end != begun->end) continue;
+    for (const bool has_lines : {false, true}) {
+      ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                       MarkupTokens(tokenizer, ThinkingMarks::End(pair.end, has_lines)));
+      most = std::max(most, ids.size());
+    }
+  }
+  return static_cast<int32_t>(most);
 }
 
 Reasoning::Reasoning(const Tokenizer* tokenizer, const RequestSpec& spec)
@@ -67,7 +98,7 @@ absl::StatusOr<Reasoning::Turn> Reasoning::Take(int32_t token) {
   }
   if (constrained_) return EndByModel(token);
   if (filter_.awaits_answer()) {
-    return Turn{.tokens = {token}, .ends = ++behind_ >= kMostClosingTokens};
+    return Turn{.tokens = {token}, .ends = ++behind_ >= kMostBehind};
   }
   answers_at_once_ = !had_begun;
   return Turn{.tokens = {token}, .ends = true, .of_answer = 1};
@@ -108,28 +139,21 @@ absl::StatusOr<Reasoning::Turn> Reasoning::EndByModel(int32_t token) const {
   }
   const absl::string_view lines = ThinkingMarks::BehindEnd(filter_.end_mark(), HasLines());
   if (lines.empty()) return turn;
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Markup(lines));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, MarkupTokens(tokenizer_, lines));
   turn.tokens.insert(turn.tokens.end(), ids.begin(), ids.end());
   return turn;
 }
 
-absl::StatusOr<Reasoning::Turn> Reasoning::Close(std::vector<int32_t> tokens) const {
-  ASSIGN_OR_RETURN(const std::vector<int32_t> mark,
-                   Markup(ThinkingMarks::End(filter_.end_mark(), HasLines())));
+// White space that the model writes behind that is no part of a free answer.
+absl::StatusOr<Reasoning::Turn> Reasoning::Close(std::vector<int32_t> tokens) {
+  const std::string end = ThinkingMarks::End(filter_.end_mark(), HasLines());
+  ASSIGN_OR_RETURN(const std::vector<int32_t> mark, MarkupTokens(tokenizer_, end));
   tokens.insert(tokens.end(), mark.begin(), mark.end());
-  return Turn{.tokens = std::move(tokens), .ends = true};
+  filter_.Append(end, /*is_mark=*/true);
+  return Turn{.tokens = std::move(tokens), .ends = constrained_};
 }
 
 // Whether the mark that begins it stands on a line of its own.
 bool Reasoning::HasLines() const { return has_line_ || first_ == '\n'; }
-
-absl::StatusOr<std::vector<int32_t>> Reasoning::Markup(absl::string_view text) const {
-  std::vector<int32_t> ids;
-  const absl::Status status = tokenizer_.EncodeInside(text, &ids, TextKind::kMarkup);
-  if (status.ok() && !ids.empty() && ids.size() <= kMostClosingTokens) return ids;
-  return absl::FailedPreconditionError(
-      absl::StrCat("thinking_tokens: the model's vocabulary has no tokens for '", Printable(text),
-                   "', which ends its reasoning"));
-}
 
 }  // namespace lm

@@ -30,6 +30,9 @@ class Reasoning {
   static bool IsWanted(const RequestSpec& spec);
   // Of it, with what ends it and follows. 0: it is not wanted.
   static int64_t MostTokens(const RequestSpec& spec);
+  // RequestSpec::closing_tokens. InvalidArgument for a mark of more than kMostClosingTokens, or of
+  // none.
+  static absl::StatusOr<int32_t> CountClosing(const Tokenizer& tokenizer, const RequestSpec& spec);
 
   // REQUIRES: IsWanted(spec); *tokenizer outlives this.
   Reasoning(const Tokenizer* tokenizer, const RequestSpec& spec);
@@ -51,9 +54,8 @@ class Reasoning {
  private:
   bool Read(int32_t token);
   absl::StatusOr<Turn> EndByModel(int32_t token) const;
-  absl::StatusOr<Turn> Close(std::vector<int32_t> tokens) const;
+  absl::StatusOr<Turn> Close(std::vector<int32_t> tokens);
   bool HasLines() const;
-  absl::StatusOr<std::vector<int32_t>> Markup(absl::string_view text) const;
 
   const Tokenizer& tokenizer_;
   const std::shared_ptr<const ThinkingMarks> marks_;
@@ -64,7 +66,7 @@ class Reasoning {
   std::optional<char> first_;  // byte of it
   size_t taken_ = 0;           // bytes of the last token: those behind are the answer's
   int32_t missing_ = 0;        // bytes of its last character
-  int32_t behind_ = 0;         // tokens between the mark and a free answer
+  int32_t behind_ = 0;         // tokens of white space between the mark and a free answer
   bool answers_at_once_ = false;
 };
 

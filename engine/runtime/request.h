@@ -53,6 +53,7 @@ struct RequestSpec {
   std::shared_ptr<const ThinkingMarks> thinking_marks = {};
   // options.thinking_tokens, as far as the context leaves room for them beside prompt and answer.
   std::optional<int32_t> reasoning_tokens = {};
+  int32_t closing_tokens = 0;  // the most that end them for the model
   // What an answer begins with behind its reasoning, which is no part of it.
   std::vector<int32_t> begun = {};
   // What a server elsewhere is told beside `text` and what OptionsOfAnswer has of the options.

@@ -32,6 +32,20 @@ constexpr size_t kMostShown = 60;  // bytes
 // Not one that was nothing but reasoning.
 bool Says(const Generation& answer) { return answer.status.ok(); }
 
+// Of all of them the tokens; of the last one the time.
+Generation SumOf(absl::Span<const Generation> answers) {
+  Generation sum{.finish = FinishReason::kStop};
+  for (const Generation& answer : answers) {
+    sum.tokens_in += answer.tokens_in;
+    sum.tokens_cached += answer.tokens_cached;
+    sum.tokens_out += answer.tokens_out;
+    sum.queued = std::max(sum.queued, answer.queued);
+    sum.time_to_first_token = std::max(sum.time_to_first_token, answer.time_to_first_token);
+    sum.total = std::max(sum.total, answer.total);
+  }
+  return sum;
+}
+
 RequestSpec BallotOf(const RequestSpec& spec, int32_t number) {
   RequestSpec ballot = spec;
   GenerationOptions& options = ballot.options;
@@ -56,6 +70,7 @@ class Vote : public std::enable_shared_from_this<Vote> {
       absl::MutexLock lock(&mutex_);
       answers_.resize(wanted);
       ballots_.reserve(wanted);
+      expected_ = wanted;
     }
     absl::Cleanup failed = [this] { End(/*cancel=*/true); };
     for (int32_t i = 0; i < wanted; ++i) {
@@ -63,15 +78,17 @@ class Vote : public std::enable_shared_from_this<Vote> {
           BallotOf(request_->spec(), i), std::make_shared<Ballot>(shared_from_this(), i));
       if (!ballot.ok()) return ballot.status();
       absl::ReleasableMutexLock lock(&mutex_);
-      if (!over_) {
+      if (!over_ && failure_.ok()) {
         ballots_.push_back(*std::move(ballot));
         continue;
       }
+      expected_ = i + 1;
       lock.Release();
       (*ballot)->Cancel();
       break;
     }
     std::move(failed).Cancel();
+    ConcludeIfAllAnswered();
     return absl::OkStatus();
   }
 
@@ -126,18 +143,43 @@ class Vote : public std::enable_shared_from_this<Vote> {
   };
 
   void Take(int32_t number, const Generation& answer) noexcept {
+    const bool fails = !answer.status.ok() && !IsNoAnswer(answer.status);
+    try {
+      std::vector<std::shared_ptr<Request>> others;
+      {
+        absl::MutexLock lock(&mutex_);
+        if (over_) return;
+        answers_[number] = answer;
+        ++answered_;
+        if (fails && failure_.ok()) {
+          failure_ = answer.status;
+          others = ballots_;
+        }
+      }
+      for (const std::shared_ptr<Request>& other : others) other->Cancel();
+      ConcludeIfAllAnswered();
+    } catch (...) {
+      Generation result;
+      result.status = OutOfMemory();
+      if (End(/*cancel=*/true)) request_->Finish(std::move(result));
+    }
+  }
+
+  // Where one has failed the others, which are given up, are waited for: until they have ended it
+  // is not known what they took.
+  void ConcludeIfAllAnswered() noexcept {
     Generation result;
     try {
       absl::ReleasableMutexLock lock(&mutex_);
-      if (over_) return;
-      answers_[number] = answer;
-      const bool last = ++answered_ == answers_.size();
-      const bool fails = !answer.status.ok() && !IsNoAnswer(answer.status);
-      if (!fails && !last) return;
+      if (over_ || answered_ < expected_ || std::exchange(concludes_, true)) return;
       const std::vector<Generation> answers = std::move(answers_);
+      const absl::Status failure = failure_;
       lock.Release();
-      if (fails || std::none_of(answers.begin(), answers.end(), Says)) {
-        result.status = answer.status;
+      const bool none = std::none_of(answers.begin(), answers.end(), Says);
+      if (!failure.ok() || none) {
+        result = SumOf(answers);
+        result.finish = FinishReason::kError;
+        result.status = failure.ok() ? answers.back().status : failure;
       } else {
         const bool votes = request_->spec().options.vote > 0;
         result = (votes ? CountVotes : PickSamples)(request_->spec(), answers);
@@ -146,7 +188,7 @@ class Vote : public std::enable_shared_from_this<Vote> {
       result = {};
       result.status = OutOfMemory();
     }
-    if (End(/*cancel=*/!result.status.ok())) request_->Finish(std::move(result));
+    if (End(/*cancel=*/false)) request_->Finish(std::move(result));
   }
 
   // False where it was over already. `cancel`: ballots may still be under way.
@@ -166,7 +208,10 @@ class Vote : public std::enable_shared_from_this<Vote> {
   const std::shared_ptr<Request> request_;
   absl::Mutex mutex_;
   std::vector<Generation> answers_ ABSL_GUARDED_BY(mutex_);  // by the ballots' numbers
-  size_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
+  int32_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
+  int32_t expected_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first
+  bool concludes_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Request>> ballots_ ABSL_GUARDED_BY(mutex_);
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -192,20 +237,6 @@ class Voter : public ForwardingListener {
  private:
   std::weak_ptr<Vote> vote_;
 };
-
-// Of all of them the tokens; of the last one the time.
-Generation SumOf(absl::Span<const Generation> answers) {
-  Generation sum{.finish = FinishReason::kStop};
-  for (const Generation& answer : answers) {
-    sum.tokens_in += answer.tokens_in;
-    sum.tokens_cached += answer.tokens_cached;
-    sum.tokens_out += answer.tokens_out;
-    sum.queued = std::max(sum.queued, answer.queued);
-    sum.time_to_first_token = std::max(sum.time_to_first_token, answer.time_to_first_token);
-    sum.total = std::max(sum.total, answer.total);
-  }
-  return sum;
-}
 
 bool IsJson(AnswerConstraint::Kind kind) {
   return kind == AnswerConstraint::Kind::kSchema || kind == AnswerConstraint::Kind::kExtraction;

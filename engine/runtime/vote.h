@@ -5,7 +5,8 @@
 //   ASSIGN_OR_RETURN(std::shared_ptr<Request> request, SubmitRequest(generator, std::move(spec)));
 //
 // The ballots are generations of the same generator at the temperature of the options, 1 where that
-// is 0, with a seed each. Where one fails, so does the vote: nothing is made up for it.
+// is 0, with a seed each. Where one fails, so does the vote, once the others, which are given up,
+// have ended: nothing is made up for it, and what all of them took is counted.
 //
 // So are options.n answers drawn, which are all given, and options.best_of, of which those are
 // given whose tokens the model finds most probable, by the mean of their logprobs. The prompt is

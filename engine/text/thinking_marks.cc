@@ -144,13 +144,15 @@ absl::string_view ThinkingMarks::BehindEnd(absl::string_view mark, bool has_line
   return has_lines && mark != kFinalChannel && mark != kGemmasEnd ? "\n\n" : "";
 }
 
-std::string ThinkingMarks::ReasoningBegin(absl::string_view template_end) const {
-  if (pairs_.empty() || FindBegun(template_end) != nullptr) return "";
+bool ThinkingMarks::IsOver(absl::string_view template_end) const {
   const absl::string_view end = absl::StripTrailingAsciiWhitespace(template_end);
-  const bool is_over = std::any_of(pairs_.begin(), pairs_.end(), [end](const Pair& pair) {
+  return std::any_of(pairs_.begin(), pairs_.end(), [end](const Pair& pair) {
     return absl::EndsWith(end, pair.end) || absl::EndsWith(end, kMessageMark);
   });
-  if (is_over) return "";
+}
+
+std::string ThinkingMarks::ReasoningBegin(absl::string_view template_end) const {
+  if (pairs_.empty() || FindBegun(template_end) != nullptr || IsOver(template_end)) return "";
   // Of which kind a message is the model says itself.
   return pairs_[0].end == kFinalChannel ? "<|channel|>" : pairs_[0].begin;
 }

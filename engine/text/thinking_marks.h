@@ -48,6 +48,8 @@ class ThinkingMarks {
   // stand on lines of their own; BehindEnd is what then follows the mark.
   static std::string End(absl::string_view mark, bool has_lines);
   static absl::string_view BehindEnd(absl::string_view mark, bool has_lines);
+  // Whether a template's last words have ended the reasoning, or begun the answer.
+  bool IsOver(absl::string_view template_end) const;
   // What has to follow a template's last words for the reasoning to begin: empty where they have
   // begun it, or ended it at once, and where there are no marks.
   std::string ReasoningBegin(absl::string_view template_end) const;

@@ -98,7 +98,16 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
   absl::StatusOr<GenerationOptions> options = [&]() -> absl::StatusOr<GenerationOptions> {
     ASSIGN_OR_RETURN(const JobOptions own, ReadJobOptions(job.options));
     reads_in_parts = own.parts != nullptr;
-    return ReadGenerationOptions(own.of_calls, connection.settings(), {.on_error = OnError::kNull});
+    ASSIGN_OR_RETURN(
+        GenerationOptions all,
+        ReadGenerationOptions(own.of_calls, connection.settings(), {.on_error = OnError::kNull}));
+    // As a call of a model elsewhere has it.
+    if (connection.settings().options.contains("thinking_tokens")) {
+      ASSIGN_OR_RETURN(const GenerationOptions alone,
+                       ReadGenerationOptions(own.of_calls, Settings(), {}));
+      all.thinking_tokens = alone.thinking_tokens;
+    }
+    return all;
   }();
   if (!options.ok()) {
     return absl::Status(options.status().code(),

@@ -46,16 +46,23 @@ absl::StatusOr<EscalateOption> ParseEscalate(const Json& value, bool needs_below
   return option;
 }
 
-std::string WithModel(const std::optional<std::string>& json, absl::string_view model) {
-  Json options = Json::MakeObject();
-  const std::optional<Json> given = json.has_value() ? Json::Parse(*json) : std::nullopt;
+absl::StatusOr<std::shared_ptr<const CallOptions>> ReadForModel(const OwnOptions& own,
+                                                                absl::string_view model,
+                                                                ReadOptions read) {
+  Json named = Json::MakeObject(), told = Json::MakeObject();
+  const std::optional<Json> given =
+      own.rest().has_value() ? Json::Parse(*own.rest()) : std::nullopt;
   if (given && given->is_object()) {
     for (const auto& [name, value] : given->members()) {
-      if (name != "model") options.Add(name, value);
+      if (name == "model") continue;
+      told.Add(name, value);
+      if (name != "thinking_tokens") named.Add(name, value);
     }
   }
-  options.Add("model", std::string(model));
-  return options.Dump();
+  for (Json* options : {&named, &told}) options->Add("model", std::string(model));
+  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options, read(named.Dump()));
+  if (options->generator().engine() == nullptr || named.size() == told.size()) return options;
+  return read(told.Dump());
 }
 
 absl::Status AddEscalation(const OwnOptions& own, double (*confidence)(const Generation&),
@@ -70,7 +77,7 @@ absl::Status AddEscalation(const OwnOptions& own, double (*confidence)(const Gen
   auto escalation = std::make_shared<Escalation>();
   escalation->below = option.below;
   escalation->confidence = confidence;
-  ASSIGN_OR_RETURN(escalation->options, read(WithModel(own.rest(), option.model)));
+  ASSIGN_OR_RETURN(escalation->options, ReadForModel(own, option.model, read));
   row->escalation = std::move(escalation);
   row->weighs = !row->chooses;
   return absl::OkStatus();

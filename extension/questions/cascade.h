@@ -36,8 +36,11 @@ struct EscalateOption {
 };
 absl::StatusOr<EscalateOption> ParseEscalate(const Json& value, bool needs_below = true);
 
-// `json`, an object of options or none, with another model.
-std::string WithModel(const std::optional<std::string>& json, absl::string_view model);
+// The same options for the other model. One elsewhere cannot be told how much it reasons, as this
+// one may be.
+absl::StatusOr<std::shared_ptr<const CallOptions>> ReadForModel(const OwnOptions& own,
+                                                                absl::string_view model,
+                                                                ReadOptions read);
 
 // Where `own` has the option escalate, adds it to the row, whose options are read already.
 // InvalidArgument where the option is wrong, or beside a vote or several answers.

@@ -170,7 +170,7 @@ class CalibrateCursor : public RowsCursor {
     };
     ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> first, read(own.rest()));
     ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> other,
-                     read(WithModel(own.rest(), large.model)));
+                     ReadForModel(own, large.model, read));
     ASSIGN_OR_RETURN(const std::vector<Sampled> sample,
                      Sample(sql, static_cast<size_t>(most), first->generation.on_error));
     ASSIGN_OR_RETURN(std::vector<Compared> compared, Ask(question, sample, first, other));

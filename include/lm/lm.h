@@ -16,12 +16,13 @@
  *   *error alone.
  * - `options` is a JSON object or NULL; an unknown key is an error. For lm_engine_open: device,
  *   threads, kv_bytes, kv_type, context_length, lora, draft, mtp, pack_cache, prefix_store,
- *   prefix_store_bytes. For generation: max_tokens, temperature, top_k, top_p, min_p, seed,
- *   repeat_penalty, logit_bias, stop, choices, regex, schema, grammar, json_spaces, additional,
- *   strict_schema, n, vote, best_of, lora, messages, examples (an array), thinking,
- *   thinking_tokens, template_args, on_overflow, on_length, timeout_ms, priority, speculate (see
- *   the README). Those that are of SQL are refused: model, max_total_tokens, max_seconds, max_cost, on_error, cache.
- * - A NULL engine is an error.
+ *   prefix_store_bytes, pooling, chat_template, thinking_marks. For generation: max_tokens,
+ *   temperature, top_k, top_p, min_p, seed, repeat_penalty, logit_bias, stop, choices, regex,
+ *   schema, grammar, json_spaces, additional, strict_schema, n, vote, best_of, lora, messages,
+ *   examples (an array), thinking, thinking_tokens, template_args, on_overflow, on_length,
+ *   timeout_ms, priority, speculate (see the README). Those that are of SQL are refused: model,
+ *   max_total_tokens, max_seconds, max_cost, on_error, cache.
+ * - A NULL engine is an error, as is NULL for an array of more than no elements.
  * - An lm_engine may be used from several threads at once; their generations run as one batch.
  *   Opening one file twice gives two handles to one loaded model.
  */

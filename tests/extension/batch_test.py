@@ -86,6 +86,22 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return [json.loads(line) for line in ran.stdout.splitlines()], json.loads(ran.stderr) / 1024
 
+    def test_settings_for_models_of_this_machine_are_not_the_files(self):
+        _, db = self.make(rows=4)
+        before = self.lines(db)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('thinking_tokens', 7)")
+        self.assertEqual(self.lines(db), before)
+        server = self.server()
+        _, db = self.make(rows=4, name="sent.db")
+        self.register(db, server, model="tiny", dialect="openai")
+        db.execute("SELECT * FROM lm_batch_submit('label', 'gpt')").fetchall()
+        db.execute("INSERT INTO temp.lm_settings VALUES ('thinking_tokens', 7)")
+        while harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1") < 4:
+            db.execute("SELECT * FROM lm_batch_poll('label')").fetchall()
+        with self.assertRaisesRegex(Exception, "thinking_tokens: how much a model on the network"):
+            _, other = self.make(name="other.db", options={"thinking_tokens": 7})
+            self.lines(other)
+
     def test_out_and_back(self):
         path, db = self.make(ROWS)
         began = time.monotonic()

@@ -79,6 +79,32 @@ class ReasoningTest(RemoteCase):
         most = "SELECT answer_tokens FROM lm_explain('SELECT generate(''x'', NULL, ''{%s\"max_tokens\":5}'')')"
         self.assertGreaterEqual(harness.value(db, most % '"thinking_tokens":70,'), harness.value(db, most % "") + 70)
 
+    def test_what_failed_was_paid_for_too(self):
+        db = self.thinking("{{ messages[0].content }}")
+        prompts = json.dumps([f"row {i}" for i in range(100)])
+        begun = {}
+        for drawn in ({}, {"n": 3}, {"best_of": 3}, {"vote": 3}):
+            options = {"schema": {"type": "string", "minLength": 60}, "max_tokens": 5, "max_total_tokens": 200, "cache": False, **drawn}
+            counts = "SELECT sum(tokens_decoded) + sum(tokens_prefilled) + sum(tokens_reused) FROM lm_stats WHERE model = 'default'"
+            before = harness.value(db, counts) or 0
+            rows = db.execute("SELECT error, tokens_in + tokens_out FROM lm_each(?, NULL, ?)", (prompts, json.dumps(options))).fetchall()
+            cut = [tokens for error, tokens in rows if "max_tokens = 5" in error]
+            self.assertLessEqual(sum(cut), 200)
+            self.assertGreaterEqual(sum(cut), 100)
+            self.assertLessEqual(harness.value(db, counts) - before, 200)
+
+    def test_near_the_contexts_end_it_answers_at_once(self):
+        db = self.thinking()
+        self.tried(db, max_tokens=1, thinking="keep")  # it is loaded
+        context = harness.value(db, "SELECT context FROM lm_models WHERE name = 'default'")
+        for words in range(context - 100, context - 5, 9):
+            prompt = "a " * words
+            tried = "SELECT lm_try(?, NULL, ?)"
+            if harness.value(db, "SELECT lm_token_count(?)", prompt) > context - 24:
+                break
+            answer = json.loads(harness.value(db, tried, prompt, '{"thinking_tokens":100,"choices":["a","b"]}'))
+            self.assertIn(answer["value"], ("a", "b"), (words, answer))
+
     def test_settings_and_errors(self):
         db = self.thinking()
         db.execute("INSERT INTO temp.lm_settings VALUES ('thinking_tokens', 6)")

@@ -39,6 +39,21 @@ class Boaster(Handler):
 
 
 class RemoteTest(RemoteCase):
+    def test_how_much_it_reasons_only_a_model_of_this_machine_is_told(self):
+        server = self.server(answer=constrained(lambda body: "yes"), first=[("Yes", -0.105), ("No", -2.303)])
+        db = self.connect(server.url)
+        reasons = {"chat_template": '{{ messages[0].content }} <think>{{ "\\n" }}', "thinking_marks": ["<think>", "</think>"]}
+        db.execute("INSERT INTO temp.lm_models(name, path, options) VALUES ('local', ?, ?)", (harness.MODEL, json.dumps(reasons)))
+        for call in ("generate('x', NULL, ?)", "lm_if('x', 'y?', ?)", "lm_classify('x', '[\"a\",\"b\"]', NULL, ?)"):
+            self.fails(db, f"SELECT {call}", "thinking_tokens: how much a model on the network reasons its server decides", '{"thinking_tokens":5}')
+        # A cascade's first model is, its second one goes without.
+        cascade = '{"model":"local","thinking_tokens":5,"escalate":{"model":"default","below":%s}}'
+        self.assertEqual(harness.value(db, "SELECT lm_if('x', 'y?', ?)", cascade % 1), 1)
+        self.assertIn(harness.value(db, "SELECT lm_if('x', 'y?', ?)", cascade % 0.0001), (0, 1))
+        # A setting is for models of this machine.
+        db.execute("INSERT INTO temp.lm_settings VALUES ('thinking_tokens', 5)")
+        self.assertEqual(harness.value(db, "SELECT lm_if('x', 'y?')"), 1)
+
     def test_what_is_asked_and_what_comes_back(self):
         server = self.server()
         os.environ["LM_TEST_KEY"] = "secret"

@@ -95,7 +95,12 @@ static void check_refusals(lm_engine* engine) {
   lm_error* error = NULL;
   char* answers[kPrompts];
   if (lm_generate_batch(NULL, kPromptTexts, kPrompts, NULL, NULL, answers, &error) != kPrompts ||
-      lm_tokenize(NULL, "x", NULL, 0, NULL) != -1 || strcmp(lm_error_message(NULL), "") != 0) {
+      lm_generate_batch(engine, NULL, kPrompts, NULL, NULL, answers, NULL) != kPrompts ||
+      lm_generate_batch(engine, kPromptTexts, kPrompts, NULL, NULL, NULL, NULL) != kPrompts ||
+      lm_generate_batch(engine, NULL, 0, NULL, NULL, NULL, NULL) != 0 ||
+      lm_tokenize(engine, "x", NULL, 5, NULL) != -1 ||
+      lm_tokenize(engine, "x", NULL, 0, NULL) < 1 || lm_tokenize(NULL, "x", NULL, 0, NULL) != -1 ||
+      strcmp(lm_error_message(NULL), "") != 0) {
     fprintf(stderr, "NULL was taken\n");
     exit(1);
   }

@@ -324,6 +324,10 @@ TEST_F(ReasoningTest, IsEndedWhereItsTokensAreSpent) {
   const Generation answer = Ask("ask", "", {.thinking_tokens = 5});
   EXPECT_EQ(answer.text, "Yes.");
   EXPECT_EQ(answer.tokens_out, 5 + 11 + 4);
+  // White space behind it is not counted, whoever has ended it.
+  script_->says[1].second = Bytes("\n\nYes.");
+  EXPECT_EQ(Ask("ask", "", {.max_tokens = 3, .thinking_tokens = 5}).text, "Yes");
+  script_->says[1].second = Bytes("Yes.");
   EXPECT_EQ(answer.finish, FinishReason::kStop);
   EXPECT_EQ(Ask("ask", "", {.thinking = Thinking::kKeep, .thinking_tokens = 5}).text,
             "on an\n</think>\n\nYes.");
@@ -490,7 +494,7 @@ TEST_F(ReasoningTest, LeavesRoomForTheAnswer) {
   StartThinking("on and on.", "on and on.\n</think>\n\n", "Yes.");
   EXPECT_EQ(Ask("ask", "", {.max_tokens = 1000, .thinking_tokens = 1000}).text, "Yes.");
   script_->context_length = 30;
-  StartThinking("o", "o\n</think>\n\n", "Yes.");
+  StartThinking("", "\n</think>\n\n", "Yes.");
   EXPECT_EQ(Ask("ask", "", {.max_tokens = 20, .thinking_tokens = 1000}).text, "Yes.");
   const Generation none = Ask("ask", "", Choose(9, R"(["longer than the context of thirty"])"));
   EXPECT_EQ(none.status.code(), absl::StatusCode::kOutOfRange) << none.status;

@@ -93,11 +93,14 @@ TEST_F(VoteTest, EachBallotIsDrawnAnew) {
 TEST_F(VoteTest, OneFailureIsTheVotes) {
   const std::shared_ptr<Request> request = Submit(Spec(3));
   generator_.Say(0, "yes");
-  generator_.asked[1]->Finish({.status = absl::UnavailableError("gone")});
+  generator_.asked[1]->Finish({.status = absl::UnavailableError("gone"), .tokens_out = 7});
+  EXPECT_TRUE(generator_.asked[2]->cancelled());
+  EXPECT_FALSE(IsDone(request));  // what that took is not known yet
+  generator_.asked[2]->Finish({.status = absl::CancelledError(), .tokens_in = 10, .tokens_out = 3});
   ASSERT_TRUE(IsDone(request));
   EXPECT_EQ(request->result().status.message(), "gone");
-  EXPECT_TRUE(generator_.asked[2]->cancelled());
-  generator_.asked[2]->Finish({.status = absl::CancelledError()});  // and nobody hears of it
+  EXPECT_EQ(request->result().tokens_in, 20);
+  EXPECT_EQ(request->result().tokens_out, 2 + 7 + 3);
 }
 
 TEST_F(VoteTest, WhoLeavesTakesTheBallotsAlong) {
@@ -125,9 +128,10 @@ TEST_F(VoteTest, TheBallotsDeadlinesAreKept) {
   EXPECT_FALSE(generator_.asked[0]->abandoned());
   ASSERT_TRUE(generator_.asked[1]->abandoned());
   generator_.asked[1]->Finish({.status = generator_.asked[1]->AbandonedStatus()});
+  EXPECT_TRUE(generator_.asked[0]->cancelled());
+  generator_.Say(0, "yes");  // it was quicker than that
   ASSERT_TRUE(IsDone(request));
   EXPECT_THAT(std::string(request->result().status.message()), HasSubstr("timeout_ms = 1"));
-  generator_.Say(0, "yes");
 }
 
 TEST_F(VoteTest, WhatIsGeneratedWholeCanBeVotedFor) {
