@@ -73,6 +73,7 @@ class ChunksCursor : public TableCursor {
                      ReadLimit(args, 1, "max_tokens", kDefaultTokens, 1, kMostTokens));
     ASSIGN_OR_RETURN(limits_.overlap, ReadLimit(args, 2, "overlap", 0, 0, limits_.tokens - 1));
     ASSIGN_OR_RETURN(std::optional<std::string> options, args.Text(3));
+    RETURN_IF_ERROR(CheckNoneOfAnswers(options));
     if (!text.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(options_, ReadCallOptions(options, connection()));
     sizes_.emplace(options_.generator());

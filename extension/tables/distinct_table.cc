@@ -48,6 +48,7 @@ class DistinctCursor : public TableCursor {
     ASSIGN_OR_RETURN(const OwnOptions own,
                      OwnOptions::TakeOfCall(json, {"threshold", "pooling", "task", "dimensions"}));
     ASSIGN_OR_RETURN(const double threshold, own.Number("threshold", 0.9, -1, 1));
+    RETURN_IF_ERROR(CheckNoneOfAnswers(own.rest()));
     if (!sql.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(own.rest(), connection()));
     ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(options)));

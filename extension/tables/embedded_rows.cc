@@ -9,11 +9,20 @@
 
 namespace lm {
 
+absl::Status CheckAlikeLong(const EmbeddedRow& a, absl::string_view a_name, const EmbeddedRow& b,
+                            absl::string_view b_name) {
+  if (a.vector.size() == b.vector.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      a_name, ": a vector of ", a.vector.size(), " dimensions came, and one of ", b.vector.size(),
+      " for ", b_name, ": they must be of one model, of the same length"));
+}
+
 absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::string& sql,
                                                    absl::string_view name,
                                                    const Embedder& embedder) {
   ASSIGN_OR_RETURN(QueryRows select, QueryRows::PrepareTexts(db, sql, name));
   std::vector<EmbeddedRow> rows;
+  std::optional<size_t> first;  // with a vector
   AnswerQueue queue;
   auto take = [&]() -> absl::Status {
     RETURN_IF_ERROR(queue.AwaitFront(db));
@@ -24,6 +33,9 @@ absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::strin
     } else if (answer.generation.status.ok()) {
       ASSIGN_OR_RETURN(rows[at].vector, embedder.Vector(answer.generation));
       rows[at].squared_length = SquaredLength(rows[at].vector);
+      if (!first.has_value()) first = at;
+      RETURN_IF_ERROR(CheckAlikeLong(rows[at], absl::StrCat(name, ": row ", at + 1), rows[*first],
+                                     absl::StrCat("row ", *first + 1)));
     } else if (embedder.on_error() != OnError::kError) {
       rows[at].text.reset();
     } else {

@@ -20,12 +20,18 @@ struct EmbeddedRow {
   double squared_length = 0;        // of the vector
 };
 
+// InvalidArgument, naming both and their lengths, where they cannot be compared.
+absl::Status CheckAlikeLong(const EmbeddedRow& a, absl::string_view a_name, const EmbeddedRow& b,
+                            absl::string_view b_name);
+
+// REQUIRES: they are as long.
 inline double Cosine(const EmbeddedRow& a, const EmbeddedRow& b) {
   return Cosine(a.vector, a.squared_length, b.vector, b.squared_length);
 }
 
 // In the SELECT's order. An error names the argument and the row: of a text that fails, where the
-// embedder's on_error is 'error'; else it has none.
+// embedder's on_error is 'error'; else it has none. All vectors are as long: another is an error,
+// whatever on_error says.
 absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::string& sql,
                                                    absl::string_view name,
                                                    const Embedder& embedder);

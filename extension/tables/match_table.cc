@@ -48,6 +48,21 @@
 namespace lm {
 namespace {
 
+// Of a question's options those that the embeddings for its candidates have, too.
+GenerationOptions OfEmbedding(const GenerationOptions& question) {
+  GenerationOptions options;
+  options.lora = question.lora;
+  options.on_error = question.on_error;
+  options.on_overflow = question.on_overflow;
+  options.timeout_ms = question.timeout_ms;
+  options.max_seconds = question.max_seconds;
+  options.max_total_tokens = question.max_total_tokens;
+  options.max_cost = question.max_cost;
+  options.cache = question.cache;
+  options.priority = question.priority;
+  return options;
+}
+
 class MatchCursor : public TableCursor {
  public:
   enum Column { kLeftId, kRightId, kLeftText, kRightText, kSimilarity, kProbability };
@@ -98,14 +113,16 @@ class MatchCursor : public TableCursor {
       RETURN_IF_ERROR(IndexRight());
       return FindMatch();
     }
-    CallOptions embed_options = options;
+    CallOptions embed_options{options.model, OfEmbedding(options.generation)};
     if (embed_model.has_value()) {
       ASSIGN_OR_RETURN(embed_options.model, connection().Use(*embed_model));
+      embed_options.generation.lora.reset();  // names those of `model`
     }
     ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(embed_options)));
     ASSIGN_OR_RETURN(options_, Constrained(std::move(options), YesOrNo()));
     ASSIGN_OR_RETURN(left_, EmbedRows(connection().db(), *left, "left_sql", embedder));
     ASSIGN_OR_RETURN(right_, EmbedRows(connection().db(), *right, "right_sql", embedder));
+    RETURN_IF_ERROR(CheckSides());
     return FindMatch();
   }
 
@@ -151,6 +168,16 @@ class MatchCursor : public TableCursor {
     double similarity;
   };
 
+  // Each side's vectors are as long as its others.
+  absl::Status CheckSides() const {
+    auto has_text = [](const EmbeddedRow& row) { return row.text.has_value(); };
+    const auto left = std::find_if(left_.begin(), left_.end(), has_text);
+    const auto right = std::find_if(right_.begin(), right_.end(), has_text);
+    if (left == left_.end() || right == right_.end()) return absl::OkStatus();
+    return CheckAlikeLong(*right, absl::StrCat("right_sql: row ", right - right_.begin() + 1),
+                          *left, absl::StrCat("row ", left - left_.begin() + 1, " of left_sql"));
+  }
+
   absl::Status IndexRight() {
     absl::StatusOr<TextIndex> index = TextIndex::Create();
     if (!index.ok()) {
@@ -181,10 +208,14 @@ class MatchCursor : public TableCursor {
       if (!right_[right].text.has_value()) continue;
       candidates_.push_back({left, right, Cosine(left_[left], right_[right])});
     }
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Pair& a, const Pair& b) { return a.similarity > b.similarity; });
-    const size_t most = most_candidates_ == 0 ? candidates_.size() : most_candidates_;
-    candidates_.resize(std::min(most, candidates_.size()));
+    const size_t all = candidates_.size();
+    const size_t most = most_candidates_ == 0 ? all : std::min<size_t>(most_candidates_, all);
+    std::partial_sort(candidates_.begin(), candidates_.begin() + most, candidates_.end(),
+                      [](const Pair& a, const Pair& b) {
+                        return a.similarity != b.similarity ? a.similarity > b.similarity
+                                                            : a.right < b.right;
+                      });
+    candidates_.resize(most);
     std::reverse(candidates_.begin(), candidates_.end());
     return absl::OkStatus();
   }

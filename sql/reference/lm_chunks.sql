@@ -4,7 +4,7 @@
 -- tokens (256 unless given), but for a single character that takes more: it is a piece by itself. With `overlap`, a piece repeats about that many tokens of the one before.
 -- The tokens are those of the model: of one on a server that has no tokenizer here, as the server counts them; where it
 -- does not tell, a piece has at most so many bytes, and `tokens` is NULL.
--- Of the options it takes `model`: whose tokens are meant.
+-- Of the options it takes `model`: whose tokens are meant. What only answers have (`max_tokens`, `stop`, ...) is an error.
 --
 -- columns
 --   n       counts from 1
@@ -42,5 +42,7 @@ SELECT * FROM lm_chunks(NULL);
 --0
 SELECT * FROM lm_chunks('a text', 0);
 --! max_tokens must be from 1 to \d+, got 0
+SELECT * FROM lm_chunks('a text', NULL, NULL, '{"max_tokens":10}');
+--! option 'max_tokens' is for answers that are generated, and here none is
 SELECT * FROM lm_chunks('a text', 10, 10);
 --! overlap must be from 0 to 9, got 10

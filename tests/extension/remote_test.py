@@ -38,6 +38,12 @@ class Boaster(Handler):
         return super().good(body, **how)
 
 
+class Uneven(Handler):
+    """Vectors as long as their texts: a server behind which there are several models."""
+    def good(self, body, **how):
+        return self.whole(200, {"data": [{"index": 0, "embedding": [1.0] * len(body["input"])}]})
+
+
 class RemoteTest(RemoteCase):
     def test_how_much_it_reasons_only_a_model_of_this_machine_is_told(self):
         server = self.server(answer=constrained(lambda body: "yes"), first=[("Yes", -0.105), ("No", -2.303)])
@@ -458,6 +464,18 @@ class RemoteTest(RemoteCase):
         blob = harness.value(db, "SELECT lm_embed('abcd', '{\"normalize\":false}')")
         self.assertEqual(struct.unpack("<2f", blob), (4.0, 1.0))
         self.fails(db, "SELECT lm_embed('abcd', '{\"pooling\":\"last\"}')", "the server of a model on the network pools")
+
+    def test_vectors_of_several_lengths_are_not_compared(self):
+        db = self.connect(self.server(handler=Uneven).url)
+        for options in ("{}", '{"on_error":"null","cache":false}'):
+            self.fails(db, "SELECT * FROM lm_distinct('SELECT 0, NULL UNION ALL SELECT 1, ''rain'' UNION ALL SELECT 2, ''ra''', ?)",
+                       "^lm_distinct: select_sql: row 3: a vector of 2 dimensions came, and one of 4 for row 2", options)
+            self.fails(db, "SELECT * FROM lm_distinct('SELECT 1, ''ra'' UNION ALL SELECT 2, ''rain''', ?)",
+                       "row 2: a vector of 4 dimensions came, and one of 2 for row 1", options)
+            self.fails(db, "SELECT * FROM lm_match('SELECT 1, ''rain''', 'SELECT 0, NULL UNION ALL SELECT 1, ''ra''', 'Alike?', ?)",
+                       "^lm_match: right_sql: row 2: a vector of 2 dimensions came, and one of 4 for row 1 of left_sql", options)
+        self.assertEqual(db.execute("SELECT count(*) FROM lm_distinct('SELECT 1, ''snow'' UNION ALL SELECT 2, ''rain''')").fetchall(), [(2,)])
+        self.assertEqual(db.execute("SELECT * FROM lm_match('SELECT 1, ''rain''', 'SELECT 1, NULL', 'Alike?')").fetchall(), [])
 
     def test_ranking(self):
         server = self.server()
