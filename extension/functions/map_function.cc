@@ -76,6 +76,9 @@ absl::Status CheckDefinition(const Tokens& tokens, size_t open, size_t close) {
   for (size_t i = open + 1; i < close; ++i) {
     if (tokens[i].depth != depth) continue;
     if (i + 3 == close && Follow(tokens, i, {"ROWS", "CURRENT", "ROW"})) return absl::OkStatus();
+    if (Follow(tokens, i, {"EXCLUDE", "NO", "OTHERS"})) {
+      return WrongFrame("with EXCLUDE, even NO OTHERS, SQLite asks for no row's answer");
+    }
     if (!Follow(tokens, i, {"ROWS", "BETWEEN", "CURRENT", "ROW", "AND"})) continue;
     if (tokens[close - 1].Is("FOLLOWING")) return absl::OkStatus();
     if (i + 7 == close && Follow(tokens, i + 5, {"CURRENT", "ROW"})) return absl::OkStatus();
@@ -282,7 +285,12 @@ void Inverse(sqlite3_context* context, int, sqlite3_value**) noexcept {
 
 void Final(sqlite3_context* context) noexcept {
   MapWindow** window = WindowOf(context, false);
-  if (window == nullptr || *window == nullptr) return;
+  if (window == nullptr) {
+    const absl::Status status =
+        Guarded([] { return WrongFrame("not even the row itself is in this frame"); });
+    return ResultError(context, kName, status);
+  }
+  if (*window == nullptr) return;
   const std::unique_ptr<MapWindow> over(std::exchange(*window, nullptr));
   const absl::Status status = Guarded([&] { return over->CheckEnd(); });
   if (!status.ok()) ResultError(context, kName, status);

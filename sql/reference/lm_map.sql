@@ -24,3 +24,6 @@ SELECT id, lm_map('About a ' || product || ': ' || body, 'Label the review.', '{
 -- A frame in which a row would get the answers of others is an error.
 SELECT lm_map(body) OVER (ORDER BY id) FROM reviews;
 --! write lm_map\(...\) OVER \(ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING\)
+-- So is EXCLUDE, in any form.
+SELECT lm_map(body) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING EXCLUDE GROUP) FROM reviews;
+--! write lm_map\(...\) OVER \(ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING\)
