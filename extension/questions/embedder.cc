@@ -32,15 +32,33 @@ absl::Status CheckDimensions(int64_t dimensions, int64_t most) {
       absl::StrCat("dimensions must be 1 to ", most, " for this model, got ", dimensions));
 }
 
-// In sums of their own, which do not wait for each other.
+typedef float FloatsOfDot __attribute__((vector_size(16)));
+typedef double ProductsOfDot __attribute__((vector_size(32)));
+typedef double TwoSums __attribute__((vector_size(16)));
+
+// Adds the products of four values to four sums.
+inline void AddProducts(const float* a, const float* b, TwoSums* first, TwoSums* second) {
+  FloatsOfDot x, y;
+  std::memcpy(&x, a, sizeof(x));
+  std::memcpy(&y, b, sizeof(y));
+  const ProductsOfDot products =
+      __builtin_convertvector(x, ProductsOfDot) * __builtin_convertvector(y, ProductsOfDot);
+  *first += __builtin_shufflevector(products, products, 0, 1);
+  *second += __builtin_shufflevector(products, products, 2, 3);
+}
+
+// In eight sums of their own, which do not wait for each other.
 double Dot(absl::Span<const float> a, absl::Span<const float> b) {
   constexpr size_t kSums = 8;
-  double sums[kSums] = {};
+  const size_t n = std::min(a.size(), b.size());
+  TwoSums s01 = {}, s23 = {}, s45 = {}, s67 = {};
   size_t i = 0;
-  for (; i + kSums <= a.size(); i += kSums) {
-    for (size_t j = 0; j < kSums; ++j) sums[j] += double{a[i + j]} * b[i + j];
+  for (; i + kSums <= n; i += kSums) {
+    AddProducts(a.data() + i, b.data() + i, &s01, &s23);
+    AddProducts(a.data() + i + kSums / 2, b.data() + i + kSums / 2, &s45, &s67);
   }
-  for (size_t j = 0; i + j < a.size(); ++j) sums[j] += double{a[i + j]} * b[i + j];
+  double sums[kSums] = {s01[0], s01[1], s23[0], s23[1], s45[0], s45[1], s67[0], s67[1]};
+  for (size_t j = 0; i + j < n; ++j) sums[j] += double{a[i + j]} * b[i + j];
   return std::accumulate(sums, sums + kSums, 0.0);
 }
 
@@ -100,13 +118,11 @@ absl::StatusOr<std::vector<float>> VectorOf(absl::string_view blob, absl::string
   std::vector<float> vector(blob.size() / sizeof(float));
   if (!vector.empty()) std::memcpy(vector.data(), blob.data(), vector.size() * sizeof(float));
   const bool whole = !vector.empty() && blob.size() % sizeof(float) == 0;
-  if (whole &&
-      std::all_of(vector.begin(), vector.end(), [](float x) { return std::isfinite(x); })) {
-    return vector;
-  }
+  // Squares of floats do not overflow in doubles.
+  if (whole && std::isfinite(SquaredLength(vector))) return vector;
   return absl::InvalidArgumentError(absl::StrCat(
-      what, " must be a text, or a vector of float32 as lm_embed gives it, got ",
-      whole ? "numbers that are not finite" : "a BLOB", " of ", blob.size(), " bytes"));
+      what, " must be a text, or a vector of float32 as lm_embed gives it, got a BLOB of ",
+      blob.size(), " bytes", whole ? ", of numbers that are not all finite" : ""));
 }
 
 }  // namespace lm

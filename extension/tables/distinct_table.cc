@@ -23,12 +23,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
-#include "extension/host/interrupt.h"
 #include "extension/tables/embedded_rows.h"
 #include "extension/tables/tables.h"
+#include "extension/tables/vector_panels.h"
 
 namespace lm {
 namespace {
@@ -90,24 +91,46 @@ class DistinctCursor : public TableCursor {
   };
 
   absl::Status Group(double threshold) {
-    InterruptPoll poll(connection().db());
-    std::vector<size_t> firsts;
+    groups_.resize(rows_.size());
+    std::vector<size_t> with_text;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      if (poll.Interrupted()) return absl::CancelledError("interrupted");
-      groups_.emplace_back();
-      if (!rows_[i].text.has_value()) continue;
-      for (size_t first : firsts) {
-        const double similarity = Cosine(rows_[first], rows_[i]);
-        const double best = groups_[i].has_value() ? groups_[i]->similarity : threshold;
-        if (similarity > best || (!groups_[i].has_value() && similarity == best)) {
-          groups_[i] = Likeness{first, similarity};
-        }
+      if (rows_[i].text.has_value()) with_text.push_back(i);
+    }
+    if (with_text.empty()) return absl::OkStatus();
+    VectorPanels panels(rows_[with_text[0]].vector.size());
+    std::vector<size_t> firsts;  // those in the panels
+    std::vector<std::vector<size_t>> found;
+    const absl::Span<const size_t> all = with_text;
+    for (size_t begin = 0; begin < all.size(); begin += VectorPanels::kTogether) {
+      const absl::Span<const size_t> together = all.subspan(begin, VectorPanels::kTogether);
+      std::vector<absl::Span<const float>> vectors;
+      for (size_t i : together) vectors.push_back(rows_[i].vector);
+      RETURN_IF_ERROR(panels.FindLike(vectors, threshold, &found));
+      const size_t known = firsts.size();
+      for (size_t at = 0; at < together.size(); ++at) {
+        const size_t i = together[at];
+        for (size_t j = known; j < firsts.size(); ++j) found[at].push_back(j);
+        groups_[i] = MostAlike(i, firsts, found[at], threshold);
+        if (groups_[i].has_value()) continue;
+        groups_[i] = Likeness{i, 1};
+        firsts.push_back(i);
+        panels.Add(rows_[i].vector);
       }
-      if (groups_[i].has_value()) continue;
-      groups_[i] = Likeness{i, 1};
-      firsts.push_back(i);
     }
     return absl::OkStatus();
+  }
+
+  // Of the firsts with these numbers the one that the row is most like, if it is.
+  std::optional<Likeness> MostAlike(size_t row, const std::vector<size_t>& firsts,
+                                    const std::vector<size_t>& numbers, double threshold) const {
+    std::optional<Likeness> most;
+    for (size_t number : numbers) {
+      const double similarity = Cosine(rows_[firsts[number]], rows_[row]);
+      const bool more = most.has_value() ? similarity > most->similarity : similarity >= threshold;
+      if (more) most = Likeness{firsts[number], similarity};
+      if (similarity == 1) break;  // no other is more like it
+    }
+    return most;
   }
 
   std::vector<EmbeddedRow> rows_;

@@ -1,6 +1,7 @@
 -- lm_similarity(a, b [, options])  ->  REAL from -1 to 1
 --
 -- How alike two texts are: the cosine of their embeddings. Either may be a vector that lm_embed has made before, with the same options.
+-- Of two vectors no model is needed: two or three microseconds for 512 dimensions.
 --
 -- options (beside them model, timeout_ms, on_error and on_overflow, as in generate())
 --   pooling, task, dimensions    as in lm_embed

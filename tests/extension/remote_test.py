@@ -477,6 +477,12 @@ class RemoteTest(RemoteCase):
         self.assertEqual(db.execute("SELECT count(*) FROM lm_distinct('SELECT 1, ''snow'' UNION ALL SELECT 2, ''rain''')").fetchall(), [(2,)])
         self.assertEqual(db.execute("SELECT * FROM lm_match('SELECT 1, ''rain''', 'SELECT 1, NULL', 'Alike?')").fetchall(), [])
 
+    def test_two_vectors_need_no_model(self):
+        db = self.connect("http://127.0.0.1:1/v1", retries=0)
+        a, b = struct.pack("<2f", 3, 4), struct.pack("<2f", 4, 3)
+        self.assertEqual(db.execute("SELECT lm_similarity(?1, ?1), lm_similarity(?1, ?2), lm_similarity(?1, zeroblob(8), NULL)", (a, b)).fetchall(), [(1, 24 / 25, 0)])
+        self.fails(db, "SELECT lm_similarity(x'0000803f', 'a text')", "127.0.0.1")
+
     def test_ranking(self):
         server = self.server()
         db = self.connect(server.url)
