@@ -210,6 +210,14 @@ absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& reque
   const OnOverflow how = request.options.on_overflow;
   const size_t most = max_sequence_tokens();
   absl::string_view kept = request.prompt;
+  if (tokens.size() > most) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> query, tokenizer.EncodePair(request.question, ""));
+    if (query.size() > most) {
+      return absl::OutOfRangeError(
+          absl::StrCat("the query, which is never cut, has ", query.size(),
+                       " tokens with what stands around it, the model reads ", most));
+    }
+  }
   if (how != OnOverflow::kError && tokens.size() > most) {
     std::vector<int32_t> own;
     RETURN_IF_ERROR(tokenizer.Encode({{std::string(request.prompt), TextKind::kPlain}}, &own));

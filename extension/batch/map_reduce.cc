@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/model.h"
 #include "engine/text/text_chunks.h"
 
 namespace lm {
@@ -48,6 +49,7 @@ MapReduce::MapReduce(MapReduceTask task)
 }
 
 absl::StatusOr<std::unique_ptr<MapReduce>> MapReduce::Create(MapReduceTask task) {
+  RETURN_IF_ERROR(CheckGenerates(task.options.generator().info()));
   RETURN_IF_ERROR(CheckOneAnswer(task.options.generation));
   std::unique_ptr<MapReduce> work(new MapReduce(std::move(task)));
   ASSIGN_OR_RETURN(const int32_t room, work->RoomFor(work->combine_));
