@@ -37,6 +37,12 @@ absl::Status Exists(const std::string& path) {
   return absl::AlreadyExistsError(absl::StrCat("'", path, "' exists, and is not written over"));
 }
 
+absl::Status PartExists(const std::string& part) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("'", part, "' exists, and is not written over: somebody is writing it, or one ",
+                   "who was killed has left it; then delete it"));
+}
+
 bool IsThere(const std::string& path) {
   struct stat info;
   return lstat(path.c_str(), &info) == 0;
@@ -45,10 +51,9 @@ bool IsThere(const std::string& path) {
 }  // namespace
 
 absl::Status NewFile::CheckFree(const std::string& path) {
-  for (const std::string& name : {path, path + ".part"}) {
-    if (IsThere(name)) return Exists(name);
-  }
-  return absl::OkStatus();
+  if (IsThere(path)) return Exists(path);
+  const std::string part = path + ".part";
+  return IsThere(part) ? PartExists(part) : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path) {
@@ -56,7 +61,7 @@ absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path
   auto file = std::unique_ptr<NewFile>(new NewFile(path));  // first: it may find no memory
   const std::string& part = file->part_;
   file->fd_ = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file->fd_ < 0) return errno == EEXIST ? Exists(part) : ErrnoError(part, "cannot be made");
+  if (file->fd_ < 0) return errno == EEXIST ? PartExists(part) : ErrnoError(part, "cannot be made");
   file->has_part_ = true;
   return file;
 }

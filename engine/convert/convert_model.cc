@@ -21,6 +21,7 @@
 #include "engine/gguf/gguf_header.h"
 #include "engine/gguf/message.h"
 #include "engine/hf/hf_directory.h"
+#include "engine/model/adapter_file.h"
 
 namespace lm {
 namespace {
@@ -225,6 +226,11 @@ absl::StatusOr<ConvertReport> ConvertModel(
     absl::FunctionRef<absl::Status(const std::string&)> try_out) {
   ASSIGN_OR_RETURN(const Target target, FindTarget(type));
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(source));
+  if (IsAdapter(gguf->metadata())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quoted(source),
+                     ": it is an adapter (LoRA) of a model, and none itself: it is used as it is"));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<NewFile> out, NewFile::Create(destination));
   ASSIGN_OR_RETURN(const ConvertReport report,
                    Converter(*gguf, target, num_threads, importance).WriteTo(out.get()));

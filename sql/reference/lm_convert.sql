@@ -30,6 +30,11 @@ WITH made(report) AS MATERIALIZED (
 SELECT family, problem FROM lm_inspect('$TMP/small.gguf');
 --> qwen3|NULL
 
--- Nothing is written over.
+-- An adapter is used as it is.
+SELECT lm_convert('$MODELS/llama-q8_0-lora-1.gguf', '$TMP/adapter.gguf', 'Q4_0');
+--! llama-q8_0-lora-1.gguf.*an adapter \(LoRA\) of a model, and none itself
+
+-- Nothing is written over, neither the file nor what is its name and '.part' until it is complete: one that a conversion has left which was
+-- killed is to be deleted by hand.
 SELECT lm_convert('$MODELS/qwen3-f32.gguf', '$TMP/small.gguf', 'F16');
 --! exists, and is not written over

@@ -43,7 +43,13 @@ TEST_F(NewFileTest, AppearsWhenItIsFinishedOrNotAtAll) {
     EXPECT_EQ(file->part(), path_.string() + ".part");
     EXPECT_FALSE(std::filesystem::exists(path_));
     EXPECT_TRUE(absl::IsAlreadyExists(NewFile::CheckFree(path_)));
-    EXPECT_TRUE(absl::IsAlreadyExists(NewFile::Create(path_).status()));
+    for (const absl::Status& status :
+         {NewFile::Create(path_).status(), NewFile::CheckFree(path_)}) {
+      EXPECT_TRUE(absl::IsAlreadyExists(status));
+      EXPECT_NE(
+          status.message().find(".part' exists, and is not written over: somebody is writing"),
+          absl::string_view::npos);
+    }
     EXPECT_TRUE(std::filesystem::exists(file->part()));
   }
   EXPECT_FALSE(HasFiles());
