@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
@@ -69,14 +70,20 @@ class TopK : public Aggregate {
     std::string text;
   };
 
+  // As tables read whole numbers: as text, too.
+  static absl::StatusOr<int64_t> ReadK(Call& row) {
+    if (sqlite3_value_type(row.value(2)) != SQLITE_BLOB) {
+      ASSIGN_OR_RETURN(const std::optional<std::string> text, row.Text(2, "k"));
+      int64_t k;
+      if (absl::SimpleAtoi(text.value_or(""), &k) && k >= 1) return k;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("k must be a whole number of at least 1, got ", ShownValue(row.value(2))));
+  }
+
   absl::Status ReadArguments(Call& row) {
     ASSIGN_OR_RETURN(std::string query, NeededText(row, 0, "query"));
-    if (sqlite3_value_type(row.value(2)) != SQLITE_INTEGER ||
-        sqlite3_value_int64(row.value(2)) < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("k must be a whole number of at least 1, got ", ShownValue(row.value(2))));
-    }
-    const int64_t k = sqlite3_value_int64(row.value(2));
+    ASSIGN_OR_RETURN(const int64_t k, ReadK(row));
     ASSIGN_OR_RETURN(std::optional<std::string> json, row.Text(3, "options"));
     if (relevance_.has_value()) {
       const char* other = query != query_ ? "query"

@@ -1,7 +1,7 @@
 -- lm_logprobs(text [, options])  ->  JSON array
 --
 -- The natural logarithm of each token's probability given those before it; the first is null. One
--- number for each token of lm_tokenize(text).
+-- number for each token of lm_tokenize(text). Rows are computed one after the other, and not remembered.
 
 SELECT json_array_length(lm_logprobs('The quick brown fox')) = lm_token_count('The quick brown fox');
 --> 1
