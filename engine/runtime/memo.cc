@@ -338,10 +338,13 @@ Memo::Known Memo::Find(const MemoKey& key) const {
   return found != entries_.end() ? Known{found->second.id, found->second.hits} : Known();
 }
 
-void Memo::Forget(absl::string_view owner, int64_t id) {
+std::optional<MemoKey> Memo::Forget(absl::string_view owner, int64_t id) {
   absl::MutexLock lock(&mutex_);
   auto found = by_id_.find(id);
-  if (found != by_id_.end() && found->second->owner == owner) Drop(entries_.find(*found->second));
+  if (found == by_id_.end() || found->second->owner != owner) return std::nullopt;
+  MemoKey key = *found->second;
+  Drop(entries_.find(key));
+  return key;
 }
 
 void Memo::Forget(const MemoKey& key) {

@@ -127,7 +127,8 @@ class Memo {
   };
   Known Find(const MemoKey& key) const;
   // Forgets one of Entries(owner), or an answer by its key.
-  void Forget(absl::string_view owner, int64_t id);
+  // The first says which it was.
+  std::optional<MemoKey> Forget(absl::string_view owner, int64_t id);
   void Forget(const MemoKey& key);
 
   // Of what a salt asked of a model, by ModelInfo::identity.

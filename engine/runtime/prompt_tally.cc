@@ -66,6 +66,11 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
         int64_t{Answer(spec, &*part, &answer.text)} + Reasoning::MostTokens(spec),
         std::max<int64_t>(room, 0)));
   }
+  if (spec.wants_first_choices && spec.options.vote == 0) {
+    RequestSpec generated{.options = spec.options};
+    std::string unused;
+    prompt.chosen_tokens = Answer(generated, &*part, &unused);
+  }
   prompt.answers = std::max(NumDrawn(spec.options), 1);
   prompt.free = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
   prompt.adapters = spec.adapters;
@@ -177,6 +182,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     totals.tokens_shared += again * (length - 1);
     totals.positions += PositionsOf(known, length) + static_cast<double>(again * length);
     totals.most_answer_tokens += int64_t{prompt.answers} * prompt.max_tokens;
+    totals.most_chosen_tokens += prompt.chosen_tokens;
     const double seen = PositionsOf(length, length + prompt.max_tokens);
     const auto shared_of = [&prompt](int64_t common) {
       return static_cast<double>(common) * prompt.max_tokens;

@@ -43,6 +43,7 @@ class PromptTally {
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
     double positions = 0;       // that the others see: PositionsOf
     int64_t most_answer_tokens = 0;
+    int64_t most_chosen_tokens = 0;    // of labels, beside those: they come with their first choice
     double most_answer_positions = 0;  // that those see
     double most_answer_reads = 0;      // of those, in no prefix that a prompt before has too
     int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
@@ -60,6 +61,7 @@ class PromptTally {
     int64_t begin = 0;  // of tokens
     int64_t end = 0;
     int32_t max_tokens = 0;  // of its answer
+    int32_t chosen_tokens = 0;
     int32_t answers = 1;     // a vote has several
     bool free = false;       // they follow no constraint
     AdapterSet adapters = {};

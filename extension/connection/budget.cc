@@ -19,7 +19,8 @@ absl::StatusOr<std::unique_ptr<SpendingShare>> SetAside(
   const PromptTally::Totals totals = tally.Count().front();
   const Prices& prices = options.model->prices;
   const Expense prompt = ExpenseOf(totals.tokens, 0, prices);
-  const Expense most = ExpenseOf(totals.tokens, totals.most_answer_tokens, prices);
+  const Expense most =
+      ExpenseOf(totals.tokens, totals.most_answer_tokens + totals.most_chosen_tokens, prices);
   RETURN_IF_ERROR(work->spending()->SetAside(options.generation, most));
   return std::make_unique<SpendingShare>(work->spending(), most, prompt);
 }

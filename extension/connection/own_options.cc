@@ -1,6 +1,7 @@
 #include "extension/connection/own_options.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -13,6 +14,12 @@
 
 namespace lm {
 namespace {
+
+// Options of one function each that stand where generate()'s do.
+constexpr absl::string_view kOfFunctions[] = {
+    "agreement", "blocking", "candidates", "combine", "dimensions",
+    "escalate",  "multi",    "normalize",  "order",   "part_tokens",
+    "sample",    "scores",   "summarize",  "task",    "threshold"};
 
 constexpr int kDeepest = 100;  // to write an object back as text takes stack for each level
 
@@ -30,7 +37,9 @@ absl::Status CheckNotOptions(absl::string_view text, absl::string_view what) {
   for (const auto& [name, value] : object->members()) {
     const bool setting =
         std::find(Settings::kKeys.begin(), Settings::kKeys.end(), name) != Settings::kKeys.end();
-    if (!setting && !IsGenerationOption(name)) return absl::OkStatus();
+    const bool of_function =
+        std::find(std::begin(kOfFunctions), std::end(kOfFunctions), name) != std::end(kOfFunctions);
+    if (!setting && !of_function && !IsGenerationOption(name)) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "these are options in the place of `", what, "`: {'", object->members().front().first,

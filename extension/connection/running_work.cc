@@ -122,20 +122,26 @@ absl::string_view WorkKindName(WorkKind kind) {
   return "";
 }
 
-RunningWork::RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text)
+RunningWork::RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text,
+                         WorkSpan span)
     : list_(list),
       owner_(std::move(owner)),
       sql_(kind == WorkKind::kLoad
                ? ""
                : text.substr(0, ValidUtf8Prefix(absl::string_view(text).substr(0, kMostSqlBytes)))),
-      began_(absl::Now()),
+      span_(std::move(span)),
       kind_(kind),
       name_(kind == WorkKind::kLoad ? std::move(text) : "") {}
 
-std::shared_ptr<RunningWork> RunningWork::Begin(WorkKind kind, WorkOwner owner, std::string text) {
+std::shared_ptr<RunningWork> RunningWork::Begin(WorkKind kind, WorkOwner owner, std::string text,
+                                                const WorkSpan& span) {
+  WorkSpan own = span;
+  if (own.spending == nullptr) {
+    own = {.began = absl::Now(), .spending = std::make_shared<Spending>()};
+  }
   WorkList& list = WorkList::Instance();
   std::shared_ptr<RunningWork> work(
-      new RunningWork(&list, kind, std::move(owner), std::move(text)));
+      new RunningWork(&list, kind, std::move(owner), std::move(text), std::move(own)));
   list.Add(work.get());
   return work;
 }
@@ -220,8 +226,8 @@ WorkInfo RunningWork::Info() const {
                    .name = name_,
                    .hint = hint_,
                    .counts = counts_,
-                   .began = began_,
-                   .elapsed = absl::Now() - began_,
+                   .began = span_.began,
+                   .elapsed = absl::Now() - span_.began,
                    .waiting_for = ""};
   if (const char* what = waiting_for_) info.waiting_for = what;
   // Other functions of the statement ask, too.

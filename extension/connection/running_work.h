@@ -65,12 +65,20 @@ struct WorkInfo {
   std::string waiting_for;  // empty: it is SQLite's or its host's turn
 };
 
+// What records of one statement share: its budgets count from its beginning.
+struct WorkSpan {
+  absl::Time began = absl::InfinitePast();  // no record has been made yet
+  std::shared_ptr<Spending> spending = {};
+};
+
 class WorkList;  // of all in the process
 
 // Thread-safe. REQUIRES: destroyed while its owner's connection is still open.
 class RunningWork {
  public:
-  static std::shared_ptr<RunningWork> Begin(WorkKind kind, WorkOwner owner, std::string text);
+  // `span` is that of an earlier record of the same statement, if there was one.
+  static std::shared_ptr<RunningWork> Begin(WorkKind kind, WorkOwner owner, std::string text,
+                                            const WorkSpan& span = {});
   ~RunningWork();
   RunningWork(const RunningWork&) = delete;
   RunningWork& operator=(const RunningWork&) = delete;
@@ -105,20 +113,20 @@ class RunningWork {
 
   const std::string& sql() const { return sql_; }
   // Of the statement, for those who ask on its thread.
-  const std::shared_ptr<Spending>& spending() const { return spending_; }
+  const std::shared_ptr<Spending>& spending() const { return span_.spending; }
+  const WorkSpan& span() const { return span_; }
   const std::shared_ptr<MemoScan>& scan() const { return scan_; }
-  absl::Time began() const { return began_; }
+  absl::Time began() const { return span_.began; }
 
  private:
   friend class WorkList;
 
-  RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text);
+  RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text, WorkSpan span);
   WorkInfo Info() const;
   WorkList* const list_;
   const WorkOwner owner_;
   const std::string sql_;
-  const absl::Time began_;
-  const std::shared_ptr<Spending> spending_ = std::make_shared<Spending>();
+  const WorkSpan span_;
   const std::shared_ptr<MemoScan> scan_ = std::make_shared<MemoScan>();
   int64_t id_ = 0;  // constant once it is listed
   std::atomic<bool> cancelled_{false};

@@ -25,12 +25,23 @@ bool Names(absl::string_view sql, absl::string_view function) {
 // Those that we prepare ourselves say so.
 bool IsOurs(absl::string_view sql) { return absl::StrContains(sql, "/* sqlite-lm: "); }
 
+// The same throughout one call of sqlite3_step(), in which all triggers of a statement fire, and
+// another in each one: its instructions are counted when it returns.
+int StepOf(sqlite3_stmt* statement) {
+  return statement != nullptr ? sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0) : 0;
+}
+
 }  // namespace
 
 std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
                                                    absl::string_view function) {
-  std::erase_if(known_, [](const Known& known) { return known.work.expired(); });
   std::vector<sqlite3_stmt*> candidates = BusyStatements(connection.db());
+  std::erase_if(known_, [&](const Known& known) {
+    const bool steps =
+        std::find(candidates.begin(), candidates.end(), known.statement) != candidates.end() &&
+        StepOf(known.statement) == known.step;
+    return !steps && known.work.expired();
+  });
   std::erase_if(candidates, [](sqlite3_stmt* s) { return IsOurs(sqlite3_sql(s)); });
   // In the text, unless it is a view that calls.
   auto named = std::stable_partition(
@@ -40,20 +51,26 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
   // Of several, one that is not known yet: the others have found theirs.
   sqlite3_stmt* statement = nullptr;
   std::shared_ptr<RunningWork> work;
+  auto known = known_.end();
   for (sqlite3_stmt* candidate : candidates) {
-    const auto known = std::find_if(known_.begin(), known_.end(),
+    const auto found = std::find_if(known_.begin(), known_.end(),
                                     [&](const Known& k) { return k.statement == candidate; });
-    if (statement != nullptr && known != known_.end()) continue;
+    if (statement != nullptr && found != known_.end() && !found->work.expired()) continue;
     statement = candidate;
+    known = found;
     work = known != known_.end() ? known->work.lock() : nullptr;
     if (work == nullptr) break;
   }
   if (work != nullptr) return work;
   WorkOwner owner = connection.work_owner();
   ShowToOtherProcesses(owner.salt);
+  if (known == known_.end()) {
+    known = known_.insert(known_.end(), Known{statement, StepOf(statement)});
+  }
   work = RunningWork::Begin(WorkKind::kStatement, std::move(owner),
-                            statement != nullptr ? sqlite3_sql(statement) : "");
-  known_.push_back({statement, work});
+                            statement != nullptr ? sqlite3_sql(statement) : "", known->span);
+  known->work = work;
+  known->span = work->span();
   connection.set_note("");
   return work;
 }

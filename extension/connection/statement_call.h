@@ -35,9 +35,13 @@ class RunningStatements {
   std::shared_ptr<RunningWork> Of(Connection& connection, absl::string_view function);
 
  private:
+  // SQLite ends what it keeps for a statement's functions with each firing of a trigger, too, and
+  // the record with that. What has to hold for the whole statement is kept here.
   struct Known {
     sqlite3_stmt* statement;
-    std::weak_ptr<RunningWork> work;
+    int step;
+    std::weak_ptr<RunningWork> work = {};
+    WorkSpan span = {};
   };
   std::vector<Known> known_;
 };

@@ -395,7 +395,10 @@ absl::Status MemoFile::WriteRow(const MemoRow& row) {
 void MemoFile::MakeRoom() {
   if (making_room_.exchange(true)) return;
   const absl::Cleanup done = [this] { making_room_ = false; };
-  for (bool too_large = true; too_large && !Interrupted();) {
+  // The rest goes with the next ones: none has to wait for it.
+  constexpr absl::Duration kMostTime = absl::Milliseconds(50);
+  const absl::Time until = absl::Now() + kMostTime;
+  for (bool too_large = true; too_large && !Interrupted() && absl::Now() < until;) {
     const FairMutexLock lock(&mutex_);
     too_large = lock.held() && DropUnused();
   }
@@ -455,14 +458,28 @@ absl::StatusOr<std::vector<MemoFileRow>> MemoFile::Rows(MemoRange* range) {
   return rows;
 }
 
+// What waits to be written does no more.
+void MemoFile::ForgetPending(const MemoKey& key) {
+  absl::MutexLock lock(&pending_mutex_);
+  for (auto row = pending_.begin(); row != pending_.end();) {
+    if (row->first != key) {
+      ++row;
+      continue;
+    }
+    pending_bytes_ -= row->first.bytes() + row->second.bytes();
+    --not_written_;
+    row = pending_.erase(row);
+  }
+}
+
 absl::Status MemoFile::Forget(int64_t id) {
   if (fork_guard_.forked()) return ForkGuard::Error();
+  const FairMutexLock lock(&mutex_);  // nothing is on its way into the file
+  RETURN_IF_ERROR(lock.status());
   if (id < 0) {
-    ProcessMemo().Forget(owner_, -id);
+    if (const std::optional<MemoKey> key = ProcessMemo().Forget(owner_, -id)) ForgetPending(*key);
     return absl::OkStatus();
   }
-  const FairMutexLock lock(&mutex_);
-  RETURN_IF_ERROR(lock.status());
   next_open_ = absl::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));
   absl::StatusOr<Statement> get = Statement::Prepare(db_.get(), kGet);

@@ -124,6 +124,7 @@ class MemoFile : public MemoStore {
   absl::StatusOr<std::optional<RememberedAnswer>> Look(const MemoKey& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WritePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetPending(const MemoKey& key);
   absl::Status Write(const std::list<MemoRow>& rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteRow(const MemoRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoom() ABSL_LOCKS_EXCLUDED(mutex_);
