@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,7 @@
 #include "engine/runtime/render_chat.h"
 #include "engine/runtime/vote.h"
 #include "engine/text/conversation.h"
+#include "engine/text/longest_part.h"
 
 namespace lm {
 namespace {
@@ -38,25 +40,54 @@ int64_t ReasoningRoom(const GenerationOptions& options) {
   return TokensBesidePrompt(options) - options.max_tokens;
 }
 
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+// The side of the text that stays.
+TextSide SideLeft(OnOverflow how) {
+  return how == OnOverflow::kTruncateStart ? TextSide::kEnd : TextSide::kBegin;
+}
 
-// The part of `text` that its tokens stand for without the first (or last) `drop`, cut between
-// characters.
+// The part of `text`, at that side, that its tokens stand for without so many of them.
 absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t> tokens,
-                                size_t drop, bool at_start, const Tokenizer& tokenizer) {
+                                size_t drop, TextSide side, const Tokenizer& tokenizer) {
+  auto bytes_of = [&](absl::Span<const int32_t> some) {
+    size_t bytes = 0;
+    for (int32_t token : some) bytes += tokenizer.TokenBytes(token).size();
+    return bytes;
+  };
   const size_t keep = tokens.size() - std::min(drop, tokens.size());
-  const absl::Span<const int32_t> kept =
-      at_start ? tokens.subspan(tokens.size() - keep) : tokens.subspan(0, keep);
-  size_t bytes = 0;
-  for (int32_t token : kept) bytes += tokenizer.TokenBytes(token).size();
-  bytes = std::min(bytes, text.size());  // a tokenizer may put a space in front of the text
-  if (at_start) {
-    size_t begin = text.size() - bytes;
-    while (begin < text.size() && IsContinuation(text[begin])) ++begin;
-    return text.substr(begin);
+  if (keep == 0) return PartAt(side, text, 0);
+  // A tokenizer may put a space in front of the text.
+  const size_t all = bytes_of(tokens);
+  if (all != text.size() && all != text.size() + 1) {
+    return PartAt(side, text, text.size() * keep / tokens.size());
   }
-  while (bytes > 0 && bytes < text.size() && IsContinuation(text[bytes])) --bytes;
-  return text.substr(0, bytes);
+  return PartAt(side, text,
+                bytes_of(side == TextSide::kBegin ? tokens.subspan(0, keep)
+                                                  : tokens.subspan(tokens.size() - keep)));
+}
+
+// The longest part of `text`, at that side, of whose prompt `excess_of` finds no token too many;
+// nothing where there is none. `excess`: what all of it has too many, > 0.
+absl::StatusOr<absl::string_view> CutToFit(
+    absl::string_view text, TextSide side, int64_t excess, const Tokenizer& tokenizer,
+    absl::FunctionRef<absl::StatusOr<int64_t>(absl::string_view)> excess_of) {
+  // Tokens of the text alone, to know about what to cut. Encoded again with other words around it
+  // the rest may have a token more or less than counted.
+  std::vector<int32_t> own;
+  RETURN_IF_ERROR(tokenizer.Encode({{std::string(text), TextKind::kPlain}}, &own));
+  absl::string_view kept = text;
+  size_t over = text.size();
+  for (size_t drop = 0; excess > 0 && !kept.empty();) {
+    over = kept.size();
+    drop += excess;
+    kept = WithoutTokens(text, own, drop, side, tokenizer);
+    ASSIGN_OR_RETURN(excess, excess_of(kept));
+  }
+  if (excess > 0) return kept;
+  return LongestPart(text, side, {.fits = kept.size(), .over = over, .guess = kept.size()},
+                     [&](absl::string_view part) -> absl::StatusOr<bool> {
+                       ASSIGN_OR_RETURN(const int64_t its, excess_of(part));
+                       return its <= 0;
+                     });
 }
 
 // RequestSpec::text: a JSON array of the conversation's words, as strings, and the template's, each
@@ -208,24 +239,24 @@ absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& reque
   ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                    tokenizer.EncodePair(request.question, request.prompt));
   const OnOverflow how = request.options.on_overflow;
-  const size_t most = max_sequence_tokens();
   absl::string_view kept = request.prompt;
-  if (tokens.size() > most) {
+  auto excess = [&] { return static_cast<int64_t>(tokens.size()) - max_sequence_tokens(); };
+  if (excess() > 0) {
     ASSIGN_OR_RETURN(const std::vector<int32_t> query, tokenizer.EncodePair(request.question, ""));
-    if (query.size() > most) {
-      return absl::OutOfRangeError(
-          absl::StrCat("the query, which is never cut, has ", query.size(),
-                       " tokens with what stands around it, the model reads ", most));
+    if (static_cast<int64_t>(query.size()) > max_sequence_tokens()) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "the query, which is never cut, has ", query.size(),
+          " tokens with what stands around it, the model reads ", max_sequence_tokens()));
     }
   }
-  if (how != OnOverflow::kError && tokens.size() > most) {
-    std::vector<int32_t> own;
-    RETURN_IF_ERROR(tokenizer.Encode({{std::string(request.prompt), TextKind::kPlain}}, &own));
-    for (size_t drop = 0; tokens.size() > most && drop < own.size();) {
-      drop += tokens.size() - most;
-      kept = WithoutTokens(request.prompt, own, drop, how == OnOverflow::kTruncateStart, tokenizer);
-      ASSIGN_OR_RETURN(tokens, tokenizer.EncodePair(request.question, kept));
-    }
+  if (how != OnOverflow::kError && excess() > 0) {
+    ASSIGN_OR_RETURN(kept, CutToFit(request.prompt, SideLeft(how), excess(), tokenizer,
+                                    [&](absl::string_view part) -> absl::StatusOr<int64_t> {
+                                      ASSIGN_OR_RETURN(
+                                          tokens, tokenizer.EncodePair(request.question, part));
+                                      return excess();
+                                    }));
+    ASSIGN_OR_RETURN(tokens, tokenizer.EncodePair(request.question, kept));
   }
   std::string pair;
   if (Memoizable(request.options)) {
@@ -336,27 +367,25 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Truncate(const TextReques
       std::clamp<int64_t>(AnswerRoom(request.options) + ReasoningRoom(request.options), 1,
                           std::max<int64_t>(context / 2, 1));
   const int64_t most = context - answer;
-  const bool at_start = request.options.on_overflow == OnOverflow::kTruncateStart;
-  const Tokenizer& tokenizer = engine_->model().tokenizer();
-  // Tokens of the text alone, to know what to cut. Encoded again with the template around it the
-  // rest may have a token more or less than counted, hence the loop; each turn takes more away.
-  std::vector<int32_t> own;
-  RETURN_IF_ERROR(tokenizer.Encode({{std::string(request.prompt), TextKind::kPlain}}, &own));
-  size_t drop = 0;
-  while (static_cast<int64_t>(prompt.tokens.size()) > most) {
-    if (drop >= own.size()) {
-      return absl::OutOfRangeError(absl::StrCat("the system prompt and the template alone have ",
-                                                prompt.tokens.size(),
-                                                " tokens; with room for the answer at most ", most,
-                                                " of the context's ", context, " may be used"));
-    }
-    drop += prompt.tokens.size() - most;
-    ASSIGN_OR_RETURN(
-        const std::vector<ChatMessage> messages,
-        MessagesOf(request, WithoutTokens(request.prompt, own, drop, at_start, tokenizer)));
-    ASSIGN_OR_RETURN(prompt, Encode(messages, request.options, request.begun));
-  }
-  return prompt;
+  auto with = [&](absl::string_view part) -> absl::StatusOr<Prompt> {
+    ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, MessagesOf(request, part));
+    return Encode(messages, request.options, request.begun);
+  };
+  auto excess = [&] { return static_cast<int64_t>(prompt.tokens.size()) - most; };
+  if (excess() <= 0) return prompt;
+  ASSIGN_OR_RETURN(const absl::string_view kept,
+                   CutToFit(request.prompt, SideLeft(request.options.on_overflow), excess(),
+                            engine_->model().tokenizer(),
+                            [&](absl::string_view part) -> absl::StatusOr<int64_t> {
+                              ASSIGN_OR_RETURN(prompt, with(part));
+                              return excess();
+                            }));
+  ASSIGN_OR_RETURN(prompt, with(kept));
+  if (excess() <= 0) return prompt;
+  return absl::OutOfRangeError(absl::StrCat("the system prompt and the template alone have ",
+                                            prompt.tokens.size(),
+                                            " tokens; with room for the answer at most ", most,
+                                            " of the context's ", context, " may be used"));
 }
 
 absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
