@@ -37,6 +37,9 @@ class GeneratorSizes : public TokenSizes {
   // No server is asked of a text that IsMore(); its tokens are then a little shorter than those of
   // the last one that was counted.
   absl::StatusOr<std::vector<size_t>> ToCut(absl::string_view text, int64_t most) const override;
+  bool AreParts() const override {
+    return tokenizer_ == nullptr || TokenizerSizes(*tokenizer_).AreParts();
+  }
 
   // As many tokens as a plain text has, or more where that is `enough` or less: of a text of no
   // more bytes no server is asked.

@@ -31,8 +31,9 @@ struct ChunkLimits {
   int32_t overlap = 0;  // about how many of them repeat the end of the chunk before; < tokens
 };
 
-// The chunk behind `last` (TextChunk() for the first): it begins where that ends, or before, at a
-// sentence or word, where they are to overlap; and it ends behind it.
+// The chunk behind `last` (TextChunk() for the first): it begins where that ends, or before, where
+// they are to overlap, at a sentence or word (or inside of one that is longer than that); and it
+// ends behind it.
 //
 // It has at most limits.tokens tokens, but at least one character, whatever that takes. What is
 // left is one chunk where it fits; else the chunk ends with a paragraph if that fills half of it,

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +30,9 @@ class TokenSizes {
     (void)most;
     return Of(text);
   }
+  // Whether the tokens lie in the text one behind the other, so that its first bytes are the first
+  // tokens'; else only how many there are counts.
+  virtual bool AreParts() const { return true; }
 };
 
 // As Tokenizer::EncodePlain makes them.
@@ -43,6 +47,11 @@ class TokenizerSizes : public TokenSizes {
     sizes.reserve(ids.size());
     for (const int32_t id : ids) sizes.push_back(tokenizer_.TokenBytes(id).size());
     return sizes;
+  }
+  // Those of encoders normalise a text, and have one token for all that they do not know.
+  bool AreParts() const override {
+    const std::string& model = tokenizer_.vocabulary().model;
+    return model != "bert" && model != "t5";
   }
 
  private:

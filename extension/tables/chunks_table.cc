@@ -15,7 +15,8 @@
 //
 // Nothing is left out: with overlap 0 (the default) group_concat(chunk, '') is the text. With
 // `overlap`, a chunk repeats about that many tokens of the one before, from the beginning of a
-// sentence or word. n counts from 1; start is the chunk's first character, as substr() counts:
+// sentence or word, or of a character, where no word begins there. n counts from 1; start is the
+// chunk's first character, as substr() counts:
 //   substr(text, start, length(chunk)) = chunk
 //
 // options names the model whose tokens are meant: {"model":"qwen"}. Of one on a server, whose

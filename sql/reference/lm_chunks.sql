@@ -1,7 +1,9 @@
 -- lm_chunks(text [, max_tokens [, overlap [, options]]])  ->  n, chunk, start, tokens
 --
 -- A long text in pieces that a model can take. They end with paragraphs, sentences or words, and have at most `max_tokens`
--- tokens (256 unless given), but for a single character that takes more: it is a piece by itself. With `overlap`, a piece repeats about that many tokens of the one before.
+-- tokens (256 unless given), but for a single character that takes more: it is a piece by itself.
+-- With `overlap`, a piece repeats about that many tokens of the one before, from the beginning of a sentence or word; where no word
+-- begins there, as in Chinese or base64, from a character.
 -- The tokens are those of the model: of one on a server that has no tokenizer here, as the server counts them; where it
 -- does not tell, a piece has at most so many bytes, and `tokens` is NULL.
 -- Of the options it takes `model`: whose tokens are meant. What only answers have (`max_tokens`, `stop`, ...) is an error.
@@ -37,6 +39,10 @@ SELECT n, generate(chunk, 'What happens here?', '{"max_tokens":4}') IS NOT NULL 
 --~ ^2\|1$
 --~ ^3\|1$
 --~ ^4\|1$
+
+-- The first character of each, where there are no words.
+SELECT group_concat(start) FROM lm_chunks('山高月小水落石出曾日月之幾何而江山不可復識矣', 24, 12);
+--> 1,5,9,13,17
 
 SELECT * FROM lm_chunks(NULL);
 --0
