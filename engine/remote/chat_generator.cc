@@ -159,8 +159,10 @@ absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) c
     spec.thinking_marks = ThinkingMarks::Named(*options_.thinking_marks);
   }
   if (request.options.on_overflow != OnOverflow::kError) {
-    const bool behind = request.task != Task::kRank;
-    spec.kept_end = behind ? static_cast<int64_t>(request.question.size()) : 0;
+    absl::string_view kept = request.question;
+    if (request.task == Task::kRank) kept = "";
+    if (request.task == Task::kEmbed) kept = request.system;
+    spec.kept_end = static_cast<int64_t>(kept.size());
   }
   if (text_ != nullptr) RETURN_IF_ERROR(Fit(&spec));
   return spec;
@@ -197,7 +199,8 @@ absl::StatusOr<int64_t> ChatGenerator::CountTokens(const TextRequest& request) c
   const bool is_plain = request.task == Task::kScore || request.task == Task::kEmbed;
   if (text_ != nullptr && is_plain) {
     ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
-                     text_->tokenizer->EncodePlain(request.prompt));
+                     text_->tokenizer->EncodePlain(absl::StrCat(
+                         request.task == Task::kEmbed ? request.system : "", request.prompt)));
     return static_cast<int64_t>(tokens.size());
   }
   if (text_ != nullptr) {

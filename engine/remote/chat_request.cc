@@ -87,8 +87,8 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
   }
   if (request.task == Task::kEmbed || request.task == Task::kRank) {
     spec.ranks = request.task == Task::kRank;
-    spec.text =
-        spec.ranks ? RankedPair(request.question, request.prompt) : std::string(request.prompt);
+    spec.text = spec.ranks ? RankedPair(request.question, request.prompt)
+                           : absl::StrCat(request.system, request.prompt);
     if (request.pooling.has_value()) {
       return absl::InvalidArgumentError(
           "pooling: the server of a model on the network pools as it was started to");

@@ -76,8 +76,9 @@ std::optional<std::string> CutText(const RequestSpec& spec, absl::string_view te
   const OnOverflow how = spec.options.on_overflow;
   if (how == OnOverflow::kError || !spec.kept_end.has_value()) return std::nullopt;
   if (spec.embed.has_value() && !spec.ranks) {
-    if (text.empty()) return std::nullopt;
-    return std::string(Shorter(text, how, share));
+    const size_t kept = static_cast<size_t>(*spec.kept_end);
+    if (text.size() <= kept) return std::nullopt;
+    return absl::StrCat(text.substr(0, kept), Shorter(text.substr(kept), how, share));
   }
   const std::optional<Json> json = Json::Parse(text);
   if (!json.has_value() || !json->is_array() || json->size() == 0) return std::nullopt;

@@ -20,8 +20,8 @@ double ShareThatFits(absl::string_view words, int64_t answer_tokens);
 double ShareThatFits(int64_t context, int64_t tokens, int64_t answer_tokens);
 
 // `text`, a RequestSpec::text of that request, perhaps cut before, with about `share` of what may
-// be cut: its last message, but for spec.kept_end; what is to be embedded or ranked. Shorter by a
-// character at least; nullopt where it is not to be cut, or nothing is left to cut.
+// be cut: its last message or what is to be embedded, but for spec.kept_end; what is to be ranked.
+// Shorter by a character at least; nullopt where it is not to be cut, or nothing is left to cut.
 std::optional<std::string> CutText(const RequestSpec& spec, absl::string_view text, double share);
 
 }  // namespace lm

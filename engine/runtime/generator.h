@@ -48,7 +48,7 @@ struct TextRequest {
   absl::string_view prompt = {};
   absl::string_view question = {};  // stands behind the prompt, and stays where that is cut
                                     // (kRank: how the model has it)
-  absl::string_view system = {};
+  absl::string_view system = {};    // kEmbed: stands right before the prompt, and stays likewise
   // Of the question and the system prompt, what whoever asks has written himself, where there are
   // words of ours beside it; nullopt: all of both. For Purpose::Covers alone.
   std::optional<absl::string_view> asked = {};

@@ -130,19 +130,28 @@ bool IsPlain(const TextRequest& request) {
   return request.task == Task::kEmbed || request.task == Task::kScore;
 }
 
-// Takes tokens off an end of a plain text, but not what the model adds there, until `most` are
-// left.
-void CutTokens(OnOverflow how, size_t most, const Tokenizer& tokenizer,
-               std::vector<int32_t>* tokens) {
-  if (how == OnOverflow::kError || tokens->size() <= most) return;
+std::string PlainText(const TextRequest& request) {
+  return absl::StrCat(request.task == Task::kEmbed ? request.system : "", request.prompt);
+}
+
+// Takes tokens off an end of a plain text, but not what the model adds there, nor those of `head`,
+// which it begins with, until `most` are left. Errors are those of the tokenizer.
+absl::Status CutTokens(OnOverflow how, size_t most, absl::string_view head,
+                       const Tokenizer& tokenizer, std::vector<int32_t>* tokens) {
+  if (how == OnOverflow::kError || tokens->size() <= most) return absl::OkStatus();
   const size_t drop = tokens->size() - most;
+  const auto end = tokens->end() - (tokenizer.LastToken() >= 0 ? 1 : 0);
   if (how == OnOverflow::kTruncateEnd) {
-    const auto end = tokens->end() - (tokenizer.LastToken() >= 0 ? 1 : 0);
     tokens->erase(end - drop, end);
-  } else {
-    const auto begin = tokens->begin() + (tokenizer.vocabulary().add_bos ? 1 : 0);
-    tokens->erase(begin, begin + drop);
+    return absl::OkStatus();
   }
+  auto begin = tokens->begin() + (tokenizer.vocabulary().add_bos ? 1 : 0);
+  if (!head.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> its, tokenizer.EncodePlain(head));
+    begin = std::mismatch(tokens->begin(), end - drop, its.begin(), its.end()).first;
+  }
+  tokens->erase(begin, begin + drop);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -208,9 +217,11 @@ absl::StatusOr<AdapterSet> LocalGenerator::AdaptersOf(const GenerationOptions& o
 
 absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& request) const {
   const Tokenizer& tokenizer = engine_->model().tokenizer();
-  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.EncodePlain(request.prompt));
+  std::string text = PlainText(request);
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.EncodePlain(text));
+  const OnOverflow how = request.options.on_overflow;
   if (request.task == Task::kScore) {
-    CutTokens(request.options.on_overflow, max_sequence_tokens(), tokenizer, &tokens);
+    RETURN_IF_ERROR(CutTokens(how, max_sequence_tokens(), "", tokenizer, &tokens));
     GenerationOptions options;
     options.timeout_ms = request.options.timeout_ms;
     options.priority = request.options.priority;
@@ -223,12 +234,15 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& reque
         ") is a reranker, for lm_rerank; where it is to embed texts all the same, name "
         "a pooling"));
   }
-  CutTokens(request.options.on_overflow, max_sequence_tokens(), tokenizer, &tokens);
+  RETURN_IF_ERROR(CutTokens(how, max_sequence_tokens(), request.system, tokenizer, &tokens));
   if (tokens.empty()) {
     return absl::InvalidArgumentError("the text has no tokens, and so no embedding");
   }
+  std::optional<int64_t> kept;
+  if (how != OnOverflow::kError && !request.system.empty()) kept = request.system.size();
   return RequestSpec{.prompt = std::move(tokens),
-                     .text = Memoizable(request.options) ? std::string(request.prompt) : "",
+                     .text = Memoizable(request.options) ? std::move(text) : "",
+                     .kept_end = kept,
                      .options = request.options,
                      .embed = request.pooling.value_or(info().pooling.value_or(Pooling::kMean))};
 }
@@ -423,7 +437,7 @@ absl::StatusOr<std::string> LocalGenerator::Render(const TextRequest& request) c
 absl::StatusOr<int64_t> LocalGenerator::CountTokens(const TextRequest& request) const {
   if (IsPlain(request)) {
     ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
-                     engine_->model().tokenizer().EncodePlain(request.prompt));
+                     engine_->model().tokenizer().EncodePlain(PlainText(request)));
     return static_cast<int64_t>(tokens.size());
   }
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));

@@ -59,7 +59,8 @@ struct RequestSpec {
   // What a server elsewhere is told beside `text` and what OptionsOfAnswer has of the options.
   std::string told = {};
   // options.on_overflow, where a server elsewhere sees to it: so many bytes at the end of the last
-  // message stay. nullopt: the prompt is as on_overflow has left it.
+  // message stay. nullopt: the prompt is as on_overflow has left it. Of a text that is embedded so
+  // many at its beginning stay, whoever sees to it.
   std::optional<int64_t> kept_end = {};
   GenerationOptions options = {};
   std::string salt = {};  // whose prefix cache

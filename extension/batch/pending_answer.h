@@ -52,7 +52,8 @@ struct RowPrompt {
   bool chooses = false;                             // the answer has its first_choices
   std::string begun = "";                           // what the answer begins with
   std::optional<std::string> asked = {};            // as TextRequest has it
-  // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
+  // Instead of an answer: the prompt's embedding. A system prompt is then words that are read right
+  // before it; none is the model's own.
   std::optional<EmbedTask> embed = {};
   // The answer has its probability (Task::kWeigh); not of the model that it is escalated to.
   bool weighs = false;

@@ -9,6 +9,7 @@ TextRequest RequestOf(const RowPrompt& row) {
   TextRequest request{.prompt = **row.prompt, .options = row.options->generation};
   if (row.embed.has_value()) {
     request.task = row.embed->ranks ? Task::kRank : Task::kEmbed;
+    if (row.system->has_value()) request.system = **row.system;
     request.question = row.question;
     request.pooling = row.embed->pooling;
     return request;

@@ -85,8 +85,10 @@ absl::StatusOr<Embedder> Embedder::Create(const OwnOptions& own, CallOptions opt
 }
 
 RowPrompt Embedder::Row(absl::StatusOr<std::optional<std::string>> text) const {
-  if (text.ok() && text->has_value()) text = absl::StrCat(prefix_, **text);
-  return {.prompt = std::move(text), .options = options_, .embed = EmbedTask{.pooling = pooling_}};
+  RowPrompt row{
+      .prompt = std::move(text), .options = options_, .embed = EmbedTask{.pooling = pooling_}};
+  if (!prefix_.empty()) row.system = prefix_;
+  return row;
 }
 
 absl::StatusOr<std::vector<float>> Embedder::Vector(const Generation& answer) const {

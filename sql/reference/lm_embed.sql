@@ -4,7 +4,7 @@
 --
 -- options (beside them model, timeout_ms, on_error and on_overflow, as in generate())
 --   pooling     "mean": of all tokens; "last": the last one; "cls": the first; by default what the model's file says, else the mean
---   task        "query", "document", "classification", "clustering", "similarity": what the text is for
+--   task        "query", "document", "classification", "clustering", "similarity": what the text is for; on_overflow leaves what that puts before it
 --   dimensions  so many numbers: the first ones, for models that may be cut ("Matryoshka"); brought to length 1 behind that
 --   normalize   true (the default): to length 1
 

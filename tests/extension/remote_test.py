@@ -496,6 +496,18 @@ class RemoteTest(RemoteCase):
         self.assertAlmostEqual(harness.value(db, "SELECT lm_rerank('which?', 'xx', '{\"normalize\":true}')"), 1 / (1 + math.exp(-0.5)), places=6)
         self.fails(self.connect(self.server(handler=NoRanks).url), "SELECT lm_rerank('a', 'b')", "HTTP 404: no such place")
 
+    def test_what_a_task_puts_before_a_text_stays_where_it_is_cut(self):
+        server = self.server(context=100, models={"object": "list", "data": [{"id": "nomic-embed-text", "owned_by": "vllm", "max_model_len": 4096}]})
+        text = " ".join(f"w{i:03}" for i in range(300))
+        for options in ({}, {"tokenizer": harness.MODEL, "context_length": 200}):
+            db = self.connect(server.url, **options)
+            for how, begin, end in (("truncate_start", "w", " w299"), ("truncate_end", "w000 ", "")):
+                for task, prefix in (("query", "search_query: "), ("document", "search_document: ")):
+                    self.assertGreater(len(harness.value(db, "SELECT lm_embed(?, ?)", text, json.dumps({"on_overflow": how, "task": task}))), 0)
+                    sent = server.requests[-1]["input"]
+                    self.assertTrue(sent.startswith(prefix) and sent.endswith(end) and len(sent) < len(text), sent)
+                    self.assertIn(begin, sent[len(prefix):][:len(begin) + 4])
+
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
                    "bad": {"code": 422, "detail": "no such field"}, "key": {"code": 401, "error": "who are you"},

@@ -68,6 +68,17 @@ TEST(CutTextTest, EndsWithNothing) {
   }
 }
 
+TEST(CutTextTest, LeavesWhatStandsBeforeATextThatIsEmbedded) {
+  for (OnOverflow how : {OnOverflow::kTruncateStart, OnOverflow::kTruncateEnd}) {
+    RequestSpec spec = Cut(how, 7);
+    spec.embed = Pooling::kMean;
+    EXPECT_EQ(CutText(spec, "query: abcd", 0.5),
+              how == OnOverflow::kTruncateStart ? "query: cd" : "query: ab");
+    EXPECT_EQ(CutText(spec, "query: a", 0.9), "query: ");
+    EXPECT_EQ(CutText(spec, "query: ", 0.9), std::nullopt);
+  }
+}
+
 TEST(CutTextTest, CutsTheRankedTextAndNotTheQuery) {
   RequestSpec spec = Cut(OnOverflow::kTruncateEnd, 0);
   spec.embed = Pooling::kMean;
