@@ -138,6 +138,7 @@ ChatGenerator::ChatGenerator(absl::string_view path, std::vector<std::string> ur
   info_.device = "network";
   info_.identity = RemoteIdentity(path, model.name, options_);
   info_.ranks = true;  // or its server says that it does not
+  info_.generates = !options_.ranks;
   info_.price_in = options_.price_in;
   info_.price_out = options_.price_out;
   info_.context_length =
@@ -151,6 +152,9 @@ int32_t ChatGenerator::max_sequence_tokens() const {
 }
 
 absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) const {
+  if (request.task != Task::kEmbed && request.task != Task::kRank) {
+    RETURN_IF_ERROR(CheckGenerates(info()));
+  }
   TextRequest whole = request;
   whole.options.on_overflow = OnOverflow::kError;
   ASSIGN_OR_RETURN(RequestSpec spec, PrepareChat(whole));

@@ -251,6 +251,13 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   reader.Integer("context_length", 0, 1 << 30, &options.context_length);
   reader.Marks("thinking_marks", &options.thinking_marks);
   reader.Bool("check", &options.check);
+  std::string pooling;
+  reader.Text("pooling", &pooling);
+  options.ranks = pooling == "rank";
+  if (!options.ranks && json->Find("pooling") != nullptr) {
+    reader.Refuse("pooling", R"("rank", as the server pools as it was started to)",
+                  *json->Find("pooling"));
+  }
   RETURN_IF_ERROR(reader.Finish());
   return options;
 }

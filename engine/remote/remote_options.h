@@ -40,6 +40,7 @@ struct RemoteOptions {
   int64_t context_length = 0;        // tokens; 0: as the server says
   std::optional<NamedMarks> thinking_marks = {};  // none: any of the usual
   bool check = false;                             // who registers it asks it at once
+  bool ranks = false;  // pooling "rank": its model gives scores, and writes no text
 };
 
 // Whether a model's path is an address, or a JSON array of such.

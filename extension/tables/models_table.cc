@@ -24,7 +24,8 @@
 // check, concurrency (16, of each server), rpm and tpm (requests and tokens a minute, of prompts
 // and answers), affinity_header (a header that tells a gateway the system prompt, by a number, so
 // that its rows go to one server), timeout_ms (600000), retries (4), context_length, price_in and
-// price_out (of a million tokens: lm_stats.cost, lm_explain), tokenizer.
+// price_out (of a million tokens: lm_stats.cost, lm_explain), tokenizer, pooling ("rank": it is a
+// reranker, whose scores lm_rank and lm_top_k take, and writes no text).
 //
 // tokenizer is a file or directory with the model's tokenizer, as `path` of a model here would be;
 // no weights are read. With it everything that counts tokens is exact (lm_tokenize, lm_chunks,

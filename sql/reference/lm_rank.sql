@@ -1,7 +1,8 @@
 -- lm_rank(query, texts [, top_k [, options]])  ->  rank, key, value, score
 --
 -- Which of many texts answer a query best. `texts` is a JSON array; key is a text's index in it. Each is asked about by itself, all
--- together, and its score is the probability of a yes, from the logits. A model that is made for ranking (lm_rerank) gives its own.
+-- together, and its score is the probability of a yes, from the logits. A model that is made for ranking (lm_rerank) gives its own;
+-- of one on a server {"pooling":"rank"} among its options in lm_models says that it is.
 --
 -- columns
 --   rank    1 is the best

@@ -496,6 +496,28 @@ class RemoteTest(RemoteCase):
         self.assertAlmostEqual(harness.value(db, "SELECT lm_rerank('which?', 'xx', '{\"normalize\":true}')"), 1 / (1 + math.exp(-0.5)), places=6)
         self.fails(self.connect(self.server(handler=NoRanks).url), "SELECT lm_rerank('a', 'b')", "HTTP 404: no such place")
 
+    def test_lm_rank_takes_the_scores_of_a_server_that_is_said_to_rank(self):
+        texts = ["xxxx", "x", "xx"]
+        for owner, of in (("vllm", lambda score: score), ("llamacpp", lambda score: 1 / (1 + math.exp(-score)))):
+            server = self.server(owner=owner, first=[("Yes", -0.1), ("No", -2.4)])
+            db = self.connect(server.url, pooling="rank", check=True)
+            rows = db.execute("SELECT value, score FROM lm_rank('which?', ?)", (json.dumps(texts),)).fetchall()
+            best = json.loads(harness.value(db, "SELECT lm_top_k('which?', value, 2) FROM json_each(?)", json.dumps(texts)))
+            for found in (rows, [(one["text"], one["score"]) for one in best]):
+                self.assertEqual([text for text, _ in found], ["x", "xx", "xxxx"][:len(found)])
+                for text, score in found:
+                    self.assertAlmostEqual(score, of(1 / len(text)), places=6)
+            self.assertEqual({body["query"] for body in server.requests}, {"which?"})
+            self.assertEqual(harness.value(db, "SELECT typeof(lm_rerank('which?', 'x'))"), "real")
+            # It writes nothing.
+            for sql in ("SELECT generate('x')", "SELECT lm_if('x', 'Is it?')", "SELECT * FROM lm_rank('q', '[\"a\",\"b\"]', 1, '{\"method\":\"pairwise\"}')"):
+                self.fails(db, sql, "writes no text: it is a reranker")
+            # Else it is asked for a yes.
+            db = self.connect(server.url)
+            self.assertAlmostEqual(db.execute("SELECT score FROM lm_rank('which?', '[\"x\"]')").fetchone()[0], 0.909, places=2)
+            self.assertIn("messages", server.requests[-1])
+        self.fails(db, "INSERT INTO temp.lm_models(name, path, options) VALUES ('far', ?, '{\"pooling\":\"mean\"}')", 'pooling must be "rank", .*got "mean"', server.url)
+
     def test_what_a_task_puts_before_a_text_stays_where_it_is_cut(self):
         server = self.server(context=100, models={"object": "list", "data": [{"id": "nomic-embed-text", "owned_by": "vllm", "max_model_len": 4096}]})
         text = " ".join(f"w{i:03}" for i in range(300))
