@@ -76,7 +76,8 @@ SELECT generate('Hello', NULL, '{"model":"adapted","lora":[{"name":"polite"}]}')
 --! has no adapter named 'polite' \(its options in lm_models have 'terse', 'rude'\)
 
 -- pooling: what the model is for, where its file is wrong about it or says nothing: "mean", "last", "cls" (as in lm_embed) or
--- "rank": a reranker, for lm_rerank. (An encoder with a classifier of one label is one without a word.)
+-- "rank": a reranker, for lm_rerank. (An encoder with a classifier of one label is one without a word.) Of a model on a server "rank"
+-- alone: lm_rank and lm_top_k take its scores, too.
 INSERT INTO temp.lm_models(name, path, options) VALUES ('embeds', '$MODELS/bert-rerank-f32.gguf', '{"pooling":"mean"}'),
                                                        ('ranks', '$MODELS/bert-rerank-f32.gguf', '{"pooling":"rank"}');
 SELECT length(lm_embed('rain', '{"model":"embeds"}')) > 0, typeof(lm_rerank('rain', 'Rain in May', '{"model":"ranks"}'));
