@@ -1,11 +1,15 @@
 // sqlite-lm chat: a conversation, kept in a database.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/command.h"
 #include "extension/cli/session.h"
@@ -27,16 +31,61 @@ constexpr char kOldestTurn[] =
     "SELECT min(number) FROM lm_chat WHERE conversation = ?1 AND role = 'assistant' AND number > "
     "?2";
 
+// The model's context, empty where it is not known, and the most tokens that the messages ?1 may
+// have: each mark of the template is one, and counted as the text that it is not.
+constexpr char kContext[] = "SELECT context FROM temp.lm_models WHERE name = ?1";
+constexpr char kMostTokens[] =
+    "SELECT lm_token_count(lm_render(?1, NULL, ?2), json_object('model', ?3))";
+// What they have. The first time it measures the processor, a quarter of a second.
+constexpr char kTokens[] =
+    "SELECT tokens FROM lm_explain('SELECT 1, ' || quote(?1) || ', NULL', ?2)";
+
+// As generate() has them: max_tokens, and what may follow a reasoning that is at its end.
+constexpr int64_t kMaxTokens = 256, kClosing = 64;
+
 struct Conversation {
   std::string name, options;
+  std::string model;            // its name in lm_models
+  int64_t answer = 0;           // the most tokens that an answer may have
   std::string forgotten = "0";  // the last message that the model is not shown any more
 };
 
-// Whether a model, here or on the network, has found that it was given more than its context.
+// What of the options tells how much of the context an answer may have: they are right.
+void ReadOptions(Conversation* conversation) {
+  const std::optional<Json> options = Json::Parse(conversation->options);
+  auto number = [&options](const char* name, int64_t otherwise) {
+    const Json* value = options.has_value() ? options->Find(name) : nullptr;
+    return value != nullptr && value->is_integer() ? value->integer() : otherwise;
+  };
+  const Json* model = options.has_value() ? options->Find("model") : nullptr;
+  conversation->model = model != nullptr && model->is_string() ? model->string() : "default";
+  const int64_t reasoning = number("thinking_tokens", 0);
+  conversation->answer =
+      number("max_tokens", kMaxTokens) + reasoning + (reasoning > 0 ? kClosing : 0);
+}
+
+// Whether a model, here or on the network, has found that it was given more than its context, or
+// that nothing was left of that for an answer.
 bool IsTooLong(const absl::Status& status) {
   const absl::string_view words = status.message();
   return absl::StrContains(words, "the prompt is too long") ||
+         absl::StrContains(words, "the context's end cut the answer off") ||
          (absl::StrContains(words, "the prompt has ") && absl::StrContains(words, " tokens, the "));
+}
+
+// Whether the messages leave room for an answer, or half of the context at least. True where nobody
+// knows, as of most servers.
+bool LeavesRoom(Session& session, const Conversation& conversation, const std::string& messages) {
+  auto number = [&session](const char* sql, const Session::Values& parameters) {
+    const auto rows = session.Query(sql, parameters);
+    return rows.ok() && !rows->empty() ? std::strtoll((*rows)[0][0].c_str(), nullptr, 10) : 0;
+  };
+  // First, for it loads the model.
+  const int64_t most = number(kMostTokens, {messages, conversation.options, conversation.model});
+  const int64_t context = number(kContext, {conversation.model});
+  const int64_t room = context - std::min(conversation.answer, context / 2);
+  return context == 0 || (most > 0 && most <= room) ||
+         number(kTokens, {messages, conversation.options}) <= room;
 }
 
 // The answer, printed as it is made. Of turns that do not fit into the context the oldest are left
@@ -55,9 +104,18 @@ absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
     }
     conversation.forgotten = forgotten;
   };
+  auto forget_oldest = [&]() -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const auto oldest, session.Query(kOldestTurn, {conversation.name, forgotten}));
+    if (!oldest[0][0].empty()) forgotten = oldest[0][0];
+    return !oldest[0][0].empty();
+  };
   for (;;) {
     ASSIGN_OR_RETURN(const auto messages,
                      session.Query(kMessages, {conversation.name, said, forgotten}));
+    if (!LeavesRoom(session, conversation, messages[0][0])) {
+      ASSIGN_OR_RETURN(const bool shorter, forget_oldest());
+      if (shorter) continue;
+    }
     const absl::Status status =
         session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)",
                      {messages[0][0], conversation.options}, [&](const auto& row) {
@@ -71,9 +129,8 @@ absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
     if (begun) std::putchar('\n');
     if (status.ok()) return answer;
     if (begun || !IsTooLong(status)) return status;
-    ASSIGN_OR_RETURN(const auto oldest, session.Query(kOldestTurn, {conversation.name, forgotten}));
-    if (oldest[0][0].empty()) return status;
-    forgotten = oldest[0][0];
+    ASSIGN_OR_RETURN(const bool shorter, forget_oldest());
+    if (!shorter) return status;
   }
 }
 
@@ -115,7 +172,8 @@ absl::Status RunChat(const Arguments& arguments) {
       std::printf("%s%s\n", row[0] == "user" ? "> " : "", row[1].c_str());
     std::fputs("(an empty line or Ctrl-D ends it)\n", stderr);
   }
-  Conversation conversation{name, options};
+  Conversation conversation{.name = name, .options = options, .model = "", .answer = 0};
+  ReadOptions(&conversation);
   bool all_answered = true;
   for (std::string said;;) {
     if (terminal) std::fputs("> ", stdout), std::fflush(stdout);
@@ -134,8 +192,9 @@ Command ChatCommand() {
           "a conversation, kept in a database",
           "Every line is a turn. With a DATABASE the conversation is kept in its table lm_chat and "
           "goes on the next time.\n"
-          "Once it is longer than the model's context, the model is not shown its oldest turns any "
-          "more, but for the system prompt.\nA turn that fails is not kept, and the chat goes on.",
+          "Once it leaves no room for an answer in the model's context, the model is not shown its "
+          "oldest turns any more,\nbut for the system prompt. A turn that fails is not kept, and "
+          "the chat goes on.",
           {{"name", "NAME", "which conversation of the database; unless given, 'default'"},
            {"system", "TEXT", "the system prompt of a new one"}},
           true,

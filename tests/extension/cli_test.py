@@ -18,7 +18,13 @@ from chat_server import ChatServer
 from slow_model import STRING, pair, write_slow_model
 
 PROGRAM = os.environ["LM_PROGRAM"]
+SHIPPED = str(pathlib.Path(__file__).resolve().parents[2] / "sql/models/debian-notes.gguf")
 COMMANDS = ["ask", "label", "summarize", "chat", "models", "bench", "doctor"]
+
+
+def without_trade(stderr):
+    """Without what the shipped model says of its trade."""
+    return re.sub(r"sqlite-lm: the model 'debian-notes' was made for .*\n", "", stderr)
 
 
 def run(*words, stdin="", **environment):
@@ -307,6 +313,24 @@ class CliTest(unittest.TestCase):
         failing = self.fails(1, r"\Asqlite-lm: lm_stream: the prompt has [0-9]+ tokens, .*\nsqlite-lm: not all turns were answered\n\Z",
                              "chat", self.folder / "new.db", *options, stdin=f"Hello\n{'word ' * 5000}\nAnd you?\n")
         self.assertEqual(len(failing.stdout.splitlines()), 2, failing.stdout)
+
+    def test_chat_leaves_room_for_an_answer(self):
+        context = lambda end: ["--model", SHIPPED, "--model-options", json.dumps(
+            {"chat_template": "{% for m in messages %}{{ m.content }}. {% endfor %}" + end, "context_length": 300})]
+        told = "sqlite-lm: the conversation is longer than the model's context: its oldest turns are left out from here on\n"
+        # Its answers are as long as they may be, however little of the context the turns before them have left.
+        words = ["chat", self.database, *context(""), "--options", '{"max_tokens":60}']
+        result = run(*words, stdin=("word " * 100 + "\n") * 5)
+        self.assertEqual((result.returncode, without_trade(result.stderr)), (0, told))
+        self.assertEqual(self.query("SELECT length(content) FROM lm_chat WHERE role = 'assistant'"), [(len("word ") * 60,)] * 5)
+        # One that reasons has room for both.
+        words = ["chat", self.folder / "other.db", *context('<think>{{ "\\n" }}'), "--options", '{"max_tokens":60,"thinking_tokens":10}']
+        result = run(*words, stdin="word " * 100 + "\n" + ("word " * 127 + "\n") * 4)
+        self.assertEqual((result.returncode, without_trade(result.stderr)), (0, told))
+        # It may want more than half of the context, and its reasoning as much: then the oldest turns go where it has found no end.
+        words = ["chat", self.folder / "third.db", *context('<think>{{ "\\n" }}'), "--options", '{"max_tokens":60,"thinking_tokens":150}']
+        result = run(*words, stdin=("word " * 60 + "\n") * 4)
+        self.assertEqual((result.returncode, without_trade(result.stderr)), (0, told))
 
     def test_chat_shows_a_server_what_fits(self):
         self.needs_network()
