@@ -26,7 +26,7 @@ absl::Status RunAsk(const Arguments& arguments) {
   if (arguments.Has("json")) {
     return session->Each("SELECT lm_try(?1, nullif(?2, ''), ?3)", asked,
                          [&session](const auto& row) {
-                           session->ShowHint();
+                           session->ShowHints();
                            std::printf("%s\n", row[0].c_str());
                            return true;
                          });
@@ -34,7 +34,7 @@ absl::Status RunAsk(const Arguments& arguments) {
   bool begun = false, line_ended = false;
   RETURN_IF_ERROR(session->Each("SELECT piece FROM lm_stream(?1, nullif(?2, ''), ?3)", asked,
                                 [&](const auto& row) {
-                                  if (!std::exchange(begun, true)) session->ShowHint();
+                                  if (!std::exchange(begun, true)) session->ShowHints();
                                   std::fputs(row[0].c_str(), stdout);
                                   std::fflush(stdout);
                                   if (!row[0].empty()) line_ended = row[0].back() == '\n';

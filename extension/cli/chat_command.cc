@@ -97,7 +97,7 @@ absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
   // Only now it is known to fit.
   auto begin = [&] {
     if (std::exchange(begun, true)) return;
-    session.ShowHint();
+    session.ShowHints();
     if (conversation.forgotten == "0" && forgotten != "0") {
       Say("the conversation is longer than the model's context: its oldest turns are left out from "
           "here on");

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -28,27 +29,62 @@ std::string KeyOf(const Arguments& arguments) {
 // What lm_run last said of the job.
 struct Progress {
   double total = 0, done = 0, failed = 0, rows_per_second = 0, eta_seconds = 0;
+  std::string stopped;  // the budget that ended it; empty: none
 };
 
 struct Job {
   std::string name, query, target, system, options;
 };
 
-absl::Status AddColumn(Session& session, const std::string& table, const std::string& column) {
+// Whether it was not there.
+absl::StatusOr<bool> AddColumn(Session& session, const std::string& table,
+                               const std::string& column) {
   ASSIGN_OR_RETURN(
       const auto columns,
       session.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE",
                     {table, column}));
-  if (!columns.empty()) return absl::OkStatus();
-  return session.Run(
-      absl::StrCat("ALTER TABLE ", Quoted(table), " ADD COLUMN ", Quoted(column), " TEXT"));
+  if (!columns.empty()) return false;
+  for (const char* own : {"rowid", "oid", "_rowid_"}) {
+    if (!absl::EqualsIgnoreCase(column, own)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--into ", column, ": that is what SQLite calls the number of a row; name another column"));
+  }
+  RETURN_IF_ERROR(session.Run(
+      absl::StrCat("ALTER TABLE ", Quoted(table), " ADD COLUMN ", Quoted(column), " TEXT")));
+  return true;
 }
 
 // Makes the column where it is not there, unless the job's query, with its --where, is wrong: that
-// may name the column.
-absl::Status PutColumn(Session& session, const Arguments& arguments, const Job& job) {
-  RETURN_IF_ERROR(AddColumn(session, arguments.Get("table"), arguments.Get("into")));
-  return session.Run(absl::StrCat("EXPLAIN ", job.query));
+// may name the column. The condition is one by itself, and not only among the query's parentheses.
+absl::StatusOr<bool> PutColumn(Session& session, const Arguments& arguments, const Job& job) {
+  ASSIGN_OR_RETURN(const bool made,
+                   AddColumn(session, arguments.Get("table"), arguments.Get("into")));
+  if (arguments.Has("where")) {
+    const absl::Status alone =
+        session.Run(absl::StrCat("EXPLAIN SELECT 1 FROM ", Quoted(arguments.Get("table")),
+                                 " WHERE\n", arguments.Get("where")));
+    if (!alone.ok()) return absl::Status(alone.code(), absl::StrCat("--where: ", alone.message()));
+  }
+  RETURN_IF_ERROR(session.Run(absl::StrCat("EXPLAIN ", job.query)));
+  return made;
+}
+
+// Takes back the column that was made for a job which could not begin.
+absl::Status DropColumn(Session& session, const Arguments& arguments, const Job& job) {
+  RETURN_IF_ERROR(session.Run("BEGIN IMMEDIATE"));
+  const std::string table = Quoted(arguments.Get("table")), column = Quoted(arguments.Get("into"));
+  const auto used = session.Query(
+      absl::StrCat("SELECT 1 FROM lm_jobs WHERE name = ?1 AND coalesce(total, began) IS NOT NULL "
+                   "UNION ALL SELECT 1 FROM (SELECT 1 FROM ",
+                   table, " WHERE ", column, " IS NOT NULL LIMIT 1)"),
+      {job.name});
+  absl::Status status = used.status();
+  if (status.ok() && used->empty()) {
+    status = session.Run(absl::StrCat("ALTER TABLE ", table, " DROP COLUMN ", column));
+  }
+  if (status.ok()) status = session.Run("COMMIT");
+  if (!status.ok()) session.Run("ROLLBACK").IgnoreError();
+  return status;
 }
 
 // Goes on with the job of that name where it is the same and not over, else begins it. One that was
@@ -77,13 +113,15 @@ absl::Status PutJob(Session& session, const Job& job, bool restart) {
 }
 
 // The column and the job, or neither. The same command may be given twice at a time: whoever comes
-// second waits, and finds what the first has made.
-absl::Status Prepare(Session& session, const Arguments& arguments, const Job& job) {
+// second waits, and finds what the first has made. Whether it made the column.
+absl::StatusOr<bool> Prepare(Session& session, const Arguments& arguments, const Job& job) {
   RETURN_IF_ERROR(session.Run("BEGIN IMMEDIATE"));
-  absl::Status status = PutColumn(session, arguments, job);
+  const absl::StatusOr<bool> made = PutColumn(session, arguments, job);
+  absl::Status status = made.status();
   if (status.ok()) status = PutJob(session, job, arguments.Has("restart"));
   if (status.ok()) status = session.Run("COMMIT");
-  if (!status.ok()) session.Run("ROLLBACK").IgnoreError();  // SQLite may have done so
+  if (status.ok()) return *made;
+  session.Run("ROLLBACK").IgnoreError();  // SQLite may have done so
   return status;
 }
 
@@ -93,13 +131,16 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
   const std::string options =
       retry ? R"({"progress_ms":250,"retry":true})" : R"({"progress_ms":250})";
   RETURN_IF_ERROR(session.Each(
-      "SELECT total, done, failed, rows_per_second, eta_seconds, hint FROM lm_run(?1, ?2)",
+      "SELECT total, done, failed, rows_per_second, eta_seconds, hint, stopped FROM lm_run(?1, ?2)",
       {name, options}, [&](const Session::Values& row) {
         auto number = [&row](size_t i) { return std::strtod(row[i].c_str(), nullptr); };
-        progress = {number(0), number(1), number(2), number(3), number(4)};
-        if (!row[5].empty() && !session.hinted()) {
+        progress = {number(0), number(1), number(2), number(3), number(4), row[6]};
+        // What has stopped it is the end of what is said.
+        const std::string hints =
+            row[6].empty() ? row[5] : absl::StrReplaceAll(row[5], {{row[6], ""}});
+        if (const std::string hint = session.NewHints(hints); !hint.empty()) {
           line.Clear();
-          session.ShowHint(row[5]);
+          Say(hint);
         }
         const double over = progress.done + progress.failed;
         const std::string failed =
@@ -129,6 +170,7 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const std::string table, arguments.Required("table"));
   ASSIGN_OR_RETURN(const std::string column, arguments.Required("column"));
   ASSIGN_OR_RETURN(const std::string into, arguments.Required("into"));
+  if (into.empty()) return absl::InvalidArgumentError("--into is empty: it names a column");
   ASSIGN_OR_RETURN(const std::string instruction, arguments.Required("instruction"));
   std::vector<std::pair<std::string, Json>> more;
   if (arguments.Has("choices")) {
@@ -144,7 +186,8 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const std::string options, session.CallOptions(more));
   const std::string key = KeyOf(arguments);
   std::string condition = absl::StrCat(Quoted(into), " IS NULL");
-  if (arguments.Has("where")) absl::StrAppend(&condition, " AND (", arguments.Get("where"), ")");
+  if (arguments.Has("where"))
+    absl::StrAppend(&condition, " AND (\n", arguments.Get("where"), "\n)");
   return Job{.name = absl::StrCat("label ", table, ".", into),
              .query = absl::StrCat("SELECT ", key, ", ", Quoted(column), " FROM ", Quoted(table),
                                    " WHERE ", condition),
@@ -152,6 +195,26 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
                                     " = :value WHERE ", key, " = :id"),
              .system = instruction,
              .options = options};
+}
+
+// What of it is an error: rows that failed, which are shown, and a budget that left some out.
+absl::Status Outcome(Session& session, const Job& job, const Progress& progress) {
+  std::vector<std::string> errors;
+  if (progress.failed > 0) {
+    RETURN_IF_ERROR(session.Each(
+        "SELECT id, error FROM lm_job_rows WHERE job = ?1 AND state = 'failed' LIMIT 3", {job.name},
+        [](const auto& row) {
+          std::fprintf(stderr, "  row %s: %s\n", Printable(row[0]).c_str(),
+                       Printable(row[1]).c_str());
+          return true;
+        }));
+    errors.emplace_back(
+        "some rows failed; --retry asks again for those (lm_job_rows has all errors)");
+  }
+  if (!progress.stopped.empty()) {
+    errors.push_back(absl::StrCat(progress.stopped, ": the same command goes on with them"));
+  }
+  return errors.empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrJoin(errors, "; "));
 }
 
 absl::Status RunLabel(const Arguments& arguments) {
@@ -163,31 +226,27 @@ absl::Status RunLabel(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
   RETURN_IF_ERROR(CheckNames(*session, arguments));
-  RETURN_IF_ERROR(Prepare(*session, arguments, job));
+  ASSIGN_OR_RETURN(const bool made, Prepare(*session, arguments, job));
   const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
   if (!progress.ok()) {
-    if (!Session::interrupted()) return progress.status();
+    if (!Session::interrupted()) {
+      if (made) DropColumn(*session, arguments, job).IgnoreError();  // at worst it stays, empty
+      return progress.status();
+    }
     return absl::CancelledError(
         "stopped. What was answered is in the table; the same command goes on from there");
   }
   if (arguments.Has("json")) {
-    std::printf("{\"rows\":%.0f,\"done\":%.0f,\"failed\":%.0f,\"rows_per_second\":%.2f}\n",
-                progress->total, progress->done, progress->failed, progress->rows_per_second);
+    std::printf(
+        "{\"rows\":%.0f,\"done\":%.0f,\"failed\":%.0f,\"rows_per_second\":%.2f,\"stopped\":%s}\n",
+        progress->total, progress->done, progress->failed, progress->rows_per_second,
+        (progress->stopped.empty() ? Json() : Json(progress->stopped)).Dump().c_str());
   } else {
     std::printf("%.0f rows of %s.%s: %.0f answered, %.0f failed, %.1f rows/s\n", progress->total,
                 arguments.Get("table").c_str(), arguments.Get("into").c_str(), progress->done,
                 progress->failed, progress->rows_per_second);
   }
-  if (progress->failed == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      session->Each("SELECT id, error FROM lm_job_rows WHERE job = ?1 AND state = 'failed' LIMIT 3",
-                    {job.name}, [](const auto& row) {
-                      std::fprintf(stderr, "  row %s: %s\n", Printable(row[0]).c_str(),
-                                   Printable(row[1]).c_str());
-                      return true;
-                    }));
-  return absl::UnavailableError(
-      "some rows failed; --retry asks again for those (lm_job_rows has all errors)");
+  return Outcome(*session, job, *progress);
 }
 
 }  // namespace

@@ -8,7 +8,11 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/terminal.h"
@@ -163,15 +167,22 @@ absl::StatusOr<std::string> Session::CallOptions(
   return all.Dump();
 }
 
-void Session::ShowHint(const std::string& hint) {
-  if (std::exchange(hinted_, true)) return;
-  Say(absl::StrCat(hint, " (here: --model FILE)"));
+std::string Session::NewHints(absl::string_view hints) {
+  std::vector<std::string> parts;
+  for (absl::string_view part : absl::StrSplit(hints, "; ", absl::SkipEmpty())) {
+    std::string kind(part);
+    std::erase_if(kind, [](char c) { return absl::ascii_isdigit(c); });
+    if (!hinted_.insert(kind).second) continue;
+    const bool names_model = absl::StartsWith(part, "name another model");
+    parts.push_back(absl::StrCat(part, names_model ? " (here: --model FILE)" : ""));
+  }
+  return absl::StrJoin(parts, "; ");
 }
 
-void Session::ShowHint() {
-  if (hinted_) return;
+void Session::ShowHints() {
   const auto hints = Query("SELECT hint FROM lm_stats WHERE hint IS NOT NULL LIMIT 1");
-  if (hints.ok() && !hints->empty()) ShowHint((*hints)[0][0]);
+  if (!hints.ok() || hints->empty()) return;
+  if (const std::string hint = NewHints((*hints)[0][0]); !hint.empty()) Say(hint);
 }
 
 }  // namespace lm::cli

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,12 @@ class Session {
 
   // By --model or LM_MODEL.
   bool model_is_named() const { return named_; }
-  // Says a hint of lm_stats on stderr, as that the model was not made for what it was asked. One,
-  // whatever comes after it; without an argument, the hint that there is now, if there is one.
-  void ShowHint(const std::string& hint);
-  void ShowHint();
-  bool hinted() const { return hinted_; }
+  // Of hints of lm_stats or lm_run, one or several, those that were not given here before, whatever
+  // numbers they have; empty where there is none.
+  std::string NewHints(absl::string_view hints);
+  // Says on stderr what lm_stats hints at now and was not said yet, as that the model was not made
+  // for what it was asked.
+  void ShowHints();
 
   // Whether Ctrl-C was pressed.
   static bool interrupted();
@@ -69,7 +71,7 @@ class Session {
   sqlite3* db_ = nullptr;
   std::string options_;
   bool named_ = false;
-  bool hinted_ = false;
+  std::set<std::string> hinted_;  // parts of hints, without their numbers
 };
 
 }  // namespace lm::cli

@@ -22,7 +22,7 @@ absl::Status RunSummarize(const Arguments& arguments) {
       return absl::Status(summary.status().code(),
                           absl::StrCat(file, ": ", summary.status().message()));
     }
-    session->ShowHint();
+    session->ShowHints();
     const std::string& answer = (*summary)[0][0];
     if (arguments.Has("json")) {
       Json line = Json::MakeObject();

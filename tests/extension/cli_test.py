@@ -201,6 +201,63 @@ class CliTest(unittest.TestCase):
         self.ok(*words, "--choices", "good,bad,neither")
         self.assertEqual(self.query("SELECT count(mood) FROM notes"), [(2,)])
 
+    def test_label_says_what_has_stopped_it(self):
+        self.notes(30)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "How?", "--model", SHIPPED]
+        budget = ["--options", '{"max_tokens":5,"max_total_tokens":200}']
+        result = self.fails(1, r"(?m)^sqlite-lm: stopped: max_total_tokens = 200 .*; \d+ of 30 rows are left for a later run: the same command goes on", *words, *budget)
+        self.assertRegex(result.stderr, r"was made for one thing: .* \(here: --model FILE\)\n")
+        self.assertEqual(result.stderr.count("stopped: "), 1)
+        self.assertRegex(result.stdout, r"^30 rows of notes.y: \d+ answered, 0 failed")
+        told = json.loads(self.fails(1, "stopped: ", *words, *budget, "--json").stdout)
+        self.assertRegex(told["stopped"], "^stopped: max_total_tokens = 200 ")
+        while told["stopped"] is not None:  # the same command goes on
+            result = run(*words, *budget, "--json")
+            self.assertLess(told["done"], json.loads(result.stdout)["done"])
+            told = json.loads(result.stdout)
+            self.assertEqual(result.returncode, int(told["stopped"] is not None))
+        self.assertEqual(told["done"], 30)
+
+    def test_label_says_all_hints_and_each_once(self):
+        self.notes(300)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("ALTER TABLE notes ADD COLUMN y; CREATE TRIGGER keep BEFORE UPDATE ON notes BEGIN SELECT RAISE(IGNORE); END;")
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "How?", "--model", SHIPPED]
+        stderr = run(*words, "--options", '{"max_tokens":5}').stderr
+        self.assertRegex(stderr, r"(?m)^sqlite-lm: the model 'debian-notes' was made for one thing")
+        self.assertEqual(stderr.count("was made for one thing"), 1)
+        self.assertRegex(stderr, r"the target changed no row for \d+ answers: does it look for the query's ids \(:id\)\?\n")
+        self.assertEqual(stderr.count("the target changed no row"), 1)
+
+    def test_label_has_a_condition_that_is_one_by_itself(self):
+        self.notes(6)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("ALTER TABLE notes ADD COLUMN y; UPDATE notes SET y = 'mine' WHERE id > 3;")
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "x", "--choices", "a,b"]
+        for wrong in ("id < 3) OR (1", "", "id < 3; DELETE FROM notes", "1 LIMIT 1", "1 UNION SELECT 1, 2", "id < 3 /*"):
+            self.fails(2, "^sqlite-lm: ", *words, "--where", wrong)
+        self.assertEqual(self.query("SELECT name FROM sqlite_schema"), [("notes",)])
+        self.ok(*words, "--where", "id < 3 -- and no more")
+        self.assertEqual(self.query("SELECT id, y = 'mine' FROM notes WHERE y IS NOT NULL"), [(1, 0), (2, 0), (4, 1), (5, 1), (6, 1)])
+
+    def test_label_leaves_no_column_that_it_cannot_fill(self):
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, oid TEXT); INSERT INTO notes(body) VALUES ('a'), ('a')")
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--instruction", "x", "--choices", "a,b"]
+        columns = "SELECT group_concat(name) FROM pragma_table_info('notes')"
+        for wrong in ("rowid", "_ROWID_"):
+            self.fails(2, f"--into {wrong}: that is what SQLite calls the number of a row", *words, "--into", wrong)
+        self.fails(2, "--into is empty", *words, "--into", "")
+        self.fails(1, "row 2 has the id a, as an earlier one", *words, "--into", "y", "--key", "body")
+        self.assertEqual(self.query(columns), [("id,body,oid",)])
+        self.fails(1, "No such file", *words, "--into", "y", LM_MODEL="no-such.gguf")
+        self.assertEqual(self.query(columns), [("id,body,oid",)])
+        # A column that was there stays, and one of that name may be filled.
+        self.fails(1, "No such file", *words, "--into", "oid", LM_MODEL="no-such.gguf")
+        self.ok(*words, "--into", "oid")
+        self.ok(*words, "--into", "y")
+        self.assertEqual(self.query("SELECT count(oid), count(y) FROM notes"), [(2, 2)])
+
     def test_names_that_need_quotes_and_keys(self):
         with sqlite3.connect(self.database) as connection:
             connection.execute('CREATE TABLE "my ""notes"(k TEXT PRIMARY KEY, "the body" TEXT, "to" TEXT) WITHOUT ROWID')
