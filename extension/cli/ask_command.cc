@@ -24,12 +24,14 @@ absl::Status RunAsk(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const std::string options, session->CallOptions());
   const Session::Values asked = {question, arguments.Get("system"), options};
   if (arguments.Has("json")) {
-    return session->Each("SELECT lm_try(?1, nullif(?2, ''), ?3)", asked,
-                         [&session](const auto& row) {
-                           session->ShowHints();
-                           std::printf("%s\n", row[0].c_str());
-                           return true;
-                         });
+    ASSIGN_OR_RETURN(const auto tried,
+                     session->Query("SELECT answer, coalesce(answer ->> '$.error', '') FROM "
+                                    "(SELECT lm_try(?1, nullif(?2, ''), ?3) AS answer)",
+                                    asked));
+    session->ShowHints();
+    std::printf("%s\n", tried[0][0].c_str());
+    if (!tried[0][1].empty()) return absl::FailedPreconditionError(tried[0][1]);
+    return absl::OkStatus();
   }
   bool begun = false, line_ended = false;
   RETURN_IF_ERROR(session->Each("SELECT piece FROM lm_stream(?1, nullif(?2, ''), ?3)", asked,

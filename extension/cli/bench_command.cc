@@ -20,7 +20,8 @@ constexpr char kRows[] =
     "w(j) AS (VALUES (1) UNION ALL SELECT j + 1 FROM w WHERE j < CAST(?4 AS INTEGER)), "
     "p(prompt) AS MATERIALIZED (SELECT i || (SELECT group_concat((i * 7919 + j * 104729) % 997, ' "
     "') FROM w) FROM n) "
-    "SELECT sum(tokens_in - tokens_cached), sum(tokens_out), count(error) FROM lm_each((SELECT "
+    "SELECT sum(tokens_in - tokens_cached), sum(tokens_out), count(error), coalesce(min(error), "
+    "'') FROM lm_each((SELECT "
     "json_group_array(prompt) FROM p), NULL, ?1)";
 
 constexpr int64_t kMost = 1'000'000;
@@ -31,15 +32,18 @@ struct Speed {
 
 // The rows [first, first + rows), which no other call has.
 absl::StatusOr<Speed> Time(Session& session, int first, int rows, int64_t words, int64_t tokens) {
-  ASSIGN_OR_RETURN(const std::string options,
-                   session.CallOptions({{"max_tokens", Json(tokens)}, {"cache", Json(false)}}));
+  ASSIGN_OR_RETURN(const std::string options, session.CallOptions({{"max_tokens", Json(tokens)},
+                                                                   {"cache", Json(false)},
+                                                                   {"thinking", Json("keep")}}));
   const auto began = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const auto result,
                    session.Query(kRows, {options, absl::StrCat(first),
                                          absl::StrCat(first + rows - 1), absl::StrCat(words)}));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  if (result[0][2] != "0")
-    return absl::InternalError("some rows failed; try `sqlite-lm ask` with this model");
+  if (result[0][2] != "0") {
+    return absl::InternalError(absl::StrCat(
+        result[0][2], " of ", rows, rows == 1 ? " row" : " rows", " failed: ", result[0][3]));
+  }
   return Speed{std::strtod(result[0][0].c_str(), nullptr),
                std::strtod(result[0][1].c_str(), nullptr), took.count()};
 }

@@ -30,7 +30,9 @@ Command ModelsCommand();
 Command BenchCommand();
 Command DoctorCommand();
 
-// All of stdin, or of a file. InvalidArgument for what is no UTF-8.
+inline constexpr char kByteOrderMark[] = "\xef\xbb\xbf";
+
+// All of stdin, or of a file, but for a byte order mark. InvalidArgument for what is no UTF-8.
 absl::StatusOr<std::string> ReadText(const std::string& path);
 
 }  // namespace lm::cli

@@ -24,6 +24,15 @@ std::string Network(bool built_in) {
   return "there is no libcurl: models elsewhere cannot be asked (Debian: apt install libcurl4)";
 }
 
+// Whether the model runs here, by its file; a server is not asked.
+absl::Status Inspect(Session& session, const std::string& path) {
+  if (absl::StrContains(path, "://")) return absl::OkStatus();
+  const auto rows = session.Query("SELECT problem FROM lm_inspect(?1)", {path});
+  if (rows.ok() && (rows->empty() || (*rows)[0][0].empty())) return absl::OkStatus();
+  const std::string why(rows.ok() ? (*rows)[0][0] : std::string(rows.status().message()));
+  return absl::FailedPreconditionError(absl::StrCat("the model cannot be used: ", why));
+}
+
 absl::Status RunDoctor(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
   ASSIGN_OR_RETURN(const auto build,
@@ -34,9 +43,13 @@ absl::Status RunDoctor(const Arguments& arguments) {
       session->Query(
           "SELECT device, name, features, threads, usable, coalesce(reason, ''), "
           "read_bytes_per_second, fp32_flops_per_second, int8_ops_per_second FROM lm_devices"));
+  ASSIGN_OR_RETURN(const auto model,
+                   session->Query("SELECT path FROM lm_models WHERE name = 'default'"));
+  const std::string path = model.empty() ? "none" : model[0][0];
+  const absl::Status usable = model.empty() ? absl::OkStatus() : Inspect(*session, path);
   if (arguments.Has("json")) {
     std::printf("%s\n", build[0][3].c_str());
-    return absl::OkStatus();
+    return usable;
   }
   std::vector<std::vector<std::string>> facts = {
       {"sqlite-lm", absl::StrCat(build[0][0], ", ", build[0][1], ", SQLite ", build[0][2])},
@@ -64,9 +77,6 @@ absl::Status RunDoctor(const Arguments& arguments) {
     if (device[2] == "portable")
       hints.push_back("this processor has neither AVX2 nor AVX-512: plain loops run, slowly");
   }
-  ASSIGN_OR_RETURN(const auto model,
-                   session->Query("SELECT path FROM lm_models WHERE name = 'default'"));
-  const std::string path = model.empty() ? "none" : model[0][0];
   facts.push_back(
       {"model", absl::StrCat(session->model_is_named() ? "" : "the one that ships, ", path)});
   if (!session->model_is_named()) {
@@ -74,7 +84,7 @@ absl::Status RunDoctor(const Arguments& arguments) {
   }
   std::fputs(Table(facts).c_str(), stdout);
   for (const std::string& hint : hints) std::printf("- %s\n", hint.c_str());
-  return absl::OkStatus();
+  return usable;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "extension/cli/command.h"
@@ -21,7 +22,10 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   }
   std::string text;
   char buffer[1 << 16];
-  while (const size_t read = std::fread(buffer, 1, sizeof(buffer), file)) text.append(buffer, read);
+  // At a terminal, what is behind the end of the text is there to be read, too.
+  while (std::feof(file) == 0 && std::ferror(file) == 0) {
+    text.append(buffer, std::fread(buffer, 1, sizeof(buffer), file));
+  }
   const int failed = std::ferror(file) != 0 ? errno : 0;
   if (file != stdin) std::fclose(file);
   if (Session::interrupted()) return absl::CancelledError("interrupted");
@@ -32,7 +36,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (valid < text.size()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": no UTF-8 at byte ", valid));
   }
-  return text;
+  return std::string(absl::StripPrefix(text, kByteOrderMark));
 }
 
 namespace {

@@ -84,6 +84,7 @@ std::string ManualPage() {
 absl::StatusOr<std::string> Completion(const std::string& shell) {
   std::vector<std::string> names;
   for (const Command& command : Commands()) names.push_back(command.name);
+  names.insert(names.end(), {"completion", "man"});
   if (shell == "fish") {
     std::string text = "complete -c sqlite-lm -n __fish_use_subcommand -f\n";
     for (const Command& command : Commands()) {
@@ -95,7 +96,12 @@ absl::StatusOr<std::string> Completion(const std::string& shell) {
                         "\n");
       }
     }
-    return text;
+    return absl::StrCat(
+        text,
+        "complete -c sqlite-lm -n __fish_use_subcommand -a completion -d 'what the shell "
+        "completes'\ncomplete -c sqlite-lm -n '__fish_seen_subcommand_from completion' -f -a "
+        "'bash zsh fish'\ncomplete -c sqlite-lm -n __fish_use_subcommand -a man -d 'the manual "
+        "page'\n");
   }
   if (shell != "bash" && shell != "zsh") {
     return absl::InvalidArgumentError(
@@ -114,6 +120,7 @@ absl::StatusOr<std::string> Completion(const std::string& shell) {
                       "' current=${COMP_WORDS[COMP_CWORD]}\n"
                       "  [ \"$COMP_CWORD\" -lt 2 ] || case ${COMP_WORDS[1]} in\n",
                       cases,
+                      "    completion) words='bash zsh fish' ;;\n"
                       "    *) words= ;;\n  esac\n"
                       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}\ncomplete -o "
                       "default -F _sqlite_lm sqlite-lm\n");

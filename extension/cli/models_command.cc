@@ -91,6 +91,8 @@ absl::Status RunModels(const Arguments& arguments) {
   RETURN_IF_ERROR(ReadPlaces(*session, arguments, &places, &models));
   std::vector<std::string> files = FindModels(arguments.rest().empty() ? UsualPlaces() : places);
   files.insert(files.end(), models.begin(), models.end());
+  const std::vector<std::string>& named = arguments.rest();
+  bool all_are_models = true;  // of those that are named: in a folder there may be others
   std::vector<std::vector<std::string>> table = {
       {"file", "family", "parameters", "size", "memory, 1 row", "16 rows", ""}};
   for (const std::string& file : files) {
@@ -104,6 +106,7 @@ absl::Status RunModels(const Arguments& arguments) {
     if (Session::interrupted()) return absl::CancelledError("interrupted");
     const bool typed = std::find(models.begin(), models.end(), file) != models.end();
     if (!rows.ok() && typed) return rows.status();
+    all_are_models &= rows.ok() || std::find(named.begin(), named.end(), file) == named.end();
     if (!rows.ok() && arguments.Has("json")) {
       Json object = Json::MakeObject();
       object.Add("file", file);
@@ -130,13 +133,15 @@ absl::Status RunModels(const Arguments& arguments) {
                      row[3].empty() ? "" : Bytes(number(3)), row[4].empty() ? "" : Bytes(number(4)),
                      Beginning(verdict, kMostText)});
   }
-  if (arguments.Has("json")) return absl::OkStatus();
-  if (files.empty()) {
+  if (arguments.Has("json")) {
+    // Each has been printed.
+  } else if (files.empty()) {
     std::puts("There are no GGUF files here. The README names three to begin with.");
   } else {
     std::fputs(Table(table).c_str(), stdout);
   }
-  return absl::OkStatus();
+  return all_are_models ? absl::OkStatus()
+                        : absl::FailedPreconditionError("not all of these files are models");
 }
 
 }  // namespace

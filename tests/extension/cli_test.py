@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import select
 import shlex
 import signal
 import sqlite3
@@ -19,6 +20,8 @@ from slow_model import STRING, pair, write_slow_model
 
 PROGRAM = os.environ["LM_PROGRAM"]
 SHIPPED = str(pathlib.Path(__file__).resolve().parents[2] / "sql/models/debian-notes.gguf")
+# The shipped model, which begins each answer with a reasoning.
+REASONS = ["--model", SHIPPED, "--model-options", json.dumps({"chat_template": '{{ messages[0].content }} <think>{{ "\\n" }}'})]
 COMMANDS = ["ask", "label", "summarize", "chat", "models", "bench", "doctor"]
 
 
@@ -79,9 +82,12 @@ class CliTest(unittest.TestCase):
         for shell in ("bash", "zsh", "fish"):
             self.assertIn("instruction", self.ok("completion", shell))
         completed = subprocess.run(["bash", "-c", f"{self.ok('completion', 'bash')}\nCOMP_WORDS=(sqlite-lm label --ch); COMP_CWORD=2; "
-                                    "_sqlite_lm; echo ${COMPREPLY[@]}; COMP_WORDS=(sqlite-lm su); COMP_CWORD=1; _sqlite_lm; echo ${COMPREPLY[@]}"],
+                                    "_sqlite_lm; echo ${COMPREPLY[@]}; COMP_WORDS=(sqlite-lm su); COMP_CWORD=1; _sqlite_lm; echo ${COMPREPLY[@]}; "
+                                    "COMP_WORDS=(sqlite-lm completion f); COMP_CWORD=2; _sqlite_lm; echo ${COMPREPLY[@]}; "
+                                    "for word in m comp; do COMP_WORDS=(sqlite-lm $word); COMP_CWORD=1; _sqlite_lm; echo ${COMPREPLY[@]}; done"],
                                    capture_output=True, text=True, check=True).stdout
-        self.assertEqual(completed, "--choices\nsummarize\n")
+        self.assertEqual(completed, "--choices\nsummarize\nfish\nmodels man\ncompletion\n")
+        self.assertIn("-a man", self.ok("completion", "fish"))
 
     def test_what_is_wrong_is_named(self):
         self.fails(2, "no command 'lable'; did you mean label", "lable")
@@ -345,6 +351,73 @@ class CliTest(unittest.TestCase):
         self.assertIn(f"{one}:\n{alone}", self.ok("summarize", one, two, *options))
         lines = [json.loads(line) for line in self.ok("summarize", one, two, "--json", *options).splitlines()]
         self.assertEqual([line["file"] for line in lines], [str(one), str(two)])
+
+    def test_summarize_does_what_it_can(self):
+        words = []
+        for name, content in (("one", b"A tool that draws maps."), ("bad", b"ab\xff"), ("empty", b" \n"), ("two", b"\xef\xbb\xbfA library for letters.")):
+            (self.folder / name).write_bytes(content)
+            words.append(self.folder / name)
+        options = ["--options", '{"max_tokens":6}']
+        result = self.fails(1, r"\A.*bad: no UTF-8 at byte 2\n.*nothing: cannot be opened.*\n.*empty: it is empty.*\n.*not all texts were summarized\n\Z",
+                            "summarize", *words[:2], self.folder / "nothing", *words[2:], "--json", *options)
+        self.assertEqual([json.loads(line)["file"] for line in result.stdout.splitlines()], [str(words[0]), str(words[3])])
+        # A byte order mark is none of the text.
+        plain = self.ok("summarize", *options, stdin="A library for letters.")
+        self.assertEqual(json.loads(result.stdout.splitlines()[1])["summary"] + "\n", plain)
+        self.assertEqual(self.ok("ask", "-", *options, stdin="\ufeffHello"), self.ok("ask", "Hello", *options))
+        self.fails(1, "-: it is empty", "summarize", stdin="")
+
+    def test_what_fails_is_no_success(self):
+        result = self.fails(1, "context", "ask", "--json", "word " * 5000)
+        self.assertIn("context", json.loads(result.stdout)["error"])
+        result = self.fails(1, "the model cannot be used: .*no-such.gguf", "doctor", LM_MODEL="no-such.gguf")
+        self.assertRegex(result.stdout, r"(?m)^model +.*no-such.gguf$")
+        self.fails(1, "the model cannot be used: .*no-such.gguf", "doctor", "--json", LM_MODEL="no-such.gguf")
+        (self.folder / "bad.gguf").write_text("GGUF?")
+        self.fails(1, "not all of these files are models", "models", os.environ["LM_MODEL"], self.folder / "bad.gguf")
+        self.fails(1, "not all of these files are models", "models", "--json", self.folder / "bad.gguf")
+
+    def test_bench_of_a_model_that_reasons(self):
+        result = run("bench", *REASONS, "--tokens", "4", "--words", "20")
+        self.assertEqual((result.returncode, without_trade(result.stderr)), (0, ""))
+        self.fails(1, "1 of 1 row failed: .*the prompt has", "bench", "--words", "100000")
+
+    def typed(self, *words, steps):
+        """What the program shows at a terminal and how it ends, where what is typed is (text to wait for, keys)."""
+        try:
+            process, terminal = pty.fork()
+        except OSError:
+            self.skipTest("there are no terminals here")
+        if process == 0:
+            os.execv(PROGRAM, [PROGRAM, *map(str, words)])
+        shown = b""
+        try:
+            with contextlib.suppress(OSError):  # its end
+                for awaited, keys in [*steps, (None, b"")]:
+                    while awaited is None or not re.search(awaited, shown):
+                        self.assertTrue(select.select([terminal], [], [], 60)[0], shown)
+                        read = os.read(terminal, 4096)
+                        if not read:
+                            break
+                        shown += read
+                    if keys:
+                        time.sleep(0.3)  # the program reads
+                        os.write(terminal, keys)
+        except BaseException:
+            os.kill(process, signal.SIGKILL)
+            raise
+        finally:
+            status = os.waitpid(process, 0)[1]
+            os.close(terminal)
+        return shown.decode(), os.waitstatus_to_exitcode(status)
+
+    def test_one_end_of_a_text_that_is_typed(self):
+        options = ["--options", '{"max_tokens":2}']
+        for words in (["summarize"], ["ask", "-"]):
+            shown, code = self.typed(*words, *options, steps=[(b"", b"Some text here\r"), (b"here\r\n", b"\x04")])
+            self.assertEqual(code, 0, shown)
+        shown, code = self.typed("summarize", *options, steps=[(b"", b"Some text here\r"), (b"here\r\n", b"\x03")])
+        self.assertEqual(code, 130, shown)
 
     def test_chat_is_kept(self):
         options = ["--options", '{"max_tokens":6}']
