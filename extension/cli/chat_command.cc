@@ -6,11 +6,16 @@
 #include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 #include "extension/cli/command.h"
 #include "extension/cli/session.h"
 #include "extension/cli/terminal.h"
@@ -22,14 +27,13 @@ constexpr char kTable[] =
     "CREATE TABLE IF NOT EXISTS lm_chat(number INTEGER PRIMARY KEY, conversation TEXT NOT NULL, "
     "role TEXT NOT NULL, "
     "content TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)";
-constexpr char kMessages[] =
-    "SELECT json_group_array(json_object('role', role, 'content', content)) FROM (SELECT * FROM ("
-    "SELECT number, role, content FROM lm_chat WHERE conversation = ?1 AND (role = 'system' OR "
-    "number > ?3) UNION ALL SELECT 9e18, 'user', ?2) ORDER BY number)";
-// The end of the first turn behind ?2.
-constexpr char kOldestTurn[] =
-    "SELECT min(number) FROM lm_chat WHERE conversation = ?1 AND role = 'assistant' AND number > "
-    "?2";
+constexpr char kKnown[] =
+    "SELECT role, content FROM lm_chat WHERE conversation = ?1 ORDER BY number";
+constexpr char kSystem[] =
+    "INSERT INTO lm_chat(conversation, role, content) VALUES (?1, 'system', ?2)";
+constexpr char kTurn[] =
+    "INSERT INTO lm_chat(conversation, role, content) VALUES (?1, 'user', ?2), (?1, 'assistant', "
+    "?3)";
 
 // The model's context, empty where it is not known, and the most tokens that the messages ?1 may
 // have: each mark of the template is one, and counted as the text that it is not.
@@ -40,15 +44,69 @@ constexpr char kMostTokens[] =
 constexpr char kTokens[] =
     "SELECT tokens FROM lm_explain('SELECT 1, ' || quote(?1) || ', NULL', ?2)";
 
+struct Message {
+  std::string role, content;
+};
+
 // As generate() has them: max_tokens, and what may follow a reasoning that is at its end.
 constexpr int64_t kMaxTokens = 256, kClosing = 64;
 
 struct Conversation {
-  std::string name, options;
-  std::string model;            // its name in lm_models
-  int64_t answer = 0;           // the most tokens that an answer may have
-  std::string forgotten = "0";  // the last message that the model is not shown any more
+  std::string path, name, options;
+  std::string model;   // its name in lm_models
+  int64_t answer = 0;  // the most tokens that an answer may have
+  std::vector<Message> messages;
+  size_t stored = 0;     // so many of them are in the database; behind them are whole turns
+  size_t forgotten = 0;  // of so many the model is not shown any but the system prompt
 };
+
+absl::Status InFile(const Conversation& conversation, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(conversation.path, ": ", status.message()));
+}
+
+absl::Status CheckText(const std::string& what, const std::string& text) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": no UTF-8 at byte ", valid));
+}
+
+// What the model is shown, as `messages` has it.
+std::string Messages(const Conversation& conversation, size_t forgotten, const std::string& said) {
+  Json shown = Json::MakeArray();
+  auto show = [&shown](const std::string& role, const std::string& content) {
+    Json message = Json::MakeObject();
+    message.Add("role", role).Add("content", content);
+    shown.Append(std::move(message));
+  };
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const auto& [role, content] = conversation.messages[i];
+    if (i >= forgotten || role == "system") show(role, content);
+  }
+  show("user", said);
+  return shown.Dump();
+}
+
+// The end of the first turn behind *forgotten, where there is one.
+bool ForgetOldest(const Conversation& conversation, size_t* forgotten) {
+  for (size_t i = *forgotten; i < conversation.messages.size(); ++i) {
+    if (conversation.messages[i].role != "assistant") continue;
+    *forgotten = i + 1;
+    return true;
+  }
+  return false;
+}
+
+// The turns that are not yet in the database, each whole.
+absl::Status Store(Session& session, Conversation& conversation) {
+  while (conversation.stored < conversation.messages.size()) {
+    const Message* turn = &conversation.messages[conversation.stored];
+    RETURN_IF_ERROR(InFile(
+        conversation, session.Run(kTurn, {conversation.name, turn[0].content, turn[1].content})));
+    conversation.stored += 2;
+  }
+  return absl::OkStatus();
+}
 
 // What of the options tells how much of the context an answer may have: they are right.
 void ReadOptions(Conversation* conversation) {
@@ -92,33 +150,26 @@ bool LeavesRoom(Session& session, const Conversation& conversation, const std::s
 // out.
 absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
                                    const std::string& said) {
-  std::string forgotten = conversation.forgotten, answer;
+  size_t forgotten = conversation.forgotten;
+  std::string answer;
   bool begun = false;
   // Only now it is known to fit.
   auto begin = [&] {
     if (std::exchange(begun, true)) return;
     session.ShowHints();
-    if (conversation.forgotten == "0" && forgotten != "0") {
+    if (conversation.forgotten == 0 && forgotten != 0) {
       Say("the conversation is longer than the model's context: its oldest turns are left out from "
           "here on");
     }
     conversation.forgotten = forgotten;
   };
-  auto forget_oldest = [&]() -> absl::StatusOr<bool> {
-    ASSIGN_OR_RETURN(const auto oldest, session.Query(kOldestTurn, {conversation.name, forgotten}));
-    if (!oldest[0][0].empty()) forgotten = oldest[0][0];
-    return !oldest[0][0].empty();
-  };
   for (;;) {
-    ASSIGN_OR_RETURN(const auto messages,
-                     session.Query(kMessages, {conversation.name, said, forgotten}));
-    if (!LeavesRoom(session, conversation, messages[0][0])) {
-      ASSIGN_OR_RETURN(const bool shorter, forget_oldest());
-      if (shorter) continue;
-    }
+    const std::string messages = Messages(conversation, forgotten, said);
+    if (!LeavesRoom(session, conversation, messages) && ForgetOldest(conversation, &forgotten))
+      continue;
     const absl::Status status =
-        session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)",
-                     {messages[0][0], conversation.options}, [&](const auto& row) {
+        session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)", {messages, conversation.options},
+                     [&](const auto& row) {
                        begin();
                        std::fputs(row[0].c_str(), stdout);
                        std::fflush(stdout);
@@ -129,59 +180,103 @@ absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
     if (begun) std::putchar('\n');
     if (status.ok()) return answer;
     if (begun || !IsTooLong(status)) return status;
-    ASSIGN_OR_RETURN(const bool shorter, forget_oldest());
-    if (!shorter) return status;
+    if (!ForgetOldest(conversation, &forgotten)) return status;
   }
 }
 
-// One turn. Both sides of it are stored together, when the answer is whole. False where there is
-// none, which is said.
-absl::StatusOr<bool> Turn(Session& session, Conversation& conversation, const std::string& said) {
+// One turn. Both sides of it are kept together, when the answer is whole, and stored now, or with
+// a later one. False where there is no answer, which is said. At a terminal, Ctrl-C ends the answer
+// and not the chat.
+absl::StatusOr<bool> Turn(Session& session, Conversation& conversation, const std::string& said,
+                          bool terminal) {
+  if (const absl::Status text = CheckText("what was said", said); !text.ok()) {
+    Say(text.message());
+    return false;
+  }
   const absl::StatusOr<std::string> answer = Answer(session, conversation, said);
-  if (absl::IsFailedPrecondition(answer.status())) {
-    Say(answer.status().message());
+  const bool stopped = terminal && Session::TakeInterrupt();
+  if (absl::IsCancelled(answer.status()) && stopped) {
+    Say("stopped; this turn is not kept");
+    return true;
+  }
+  const bool locked = absl::IsUnavailable(answer.status());  // as the model's tables are, with it
+  if (locked || absl::IsFailedPrecondition(answer.status())) {
+    Say((locked ? InFile(conversation, answer.status()) : answer.status()).message());
     return false;
   }
   RETURN_IF_ERROR(answer.status());
-  RETURN_IF_ERROR(session.Run(
-      "INSERT INTO lm_chat(conversation, role, content) VALUES (?1, 'user', ?2), (?1, 'assistant', "
-      "?3)",
-      {conversation.name, said, *answer}));
+  conversation.messages.push_back({"user", said});
+  conversation.messages.push_back({"assistant", *answer});
+  if (const absl::Status stored = Store(session, conversation); !stored.ok()) {
+    Say(absl::StrCat(stored.message(), "; the turn will be stored with the next one"));
+  }
   return true;
+}
+
+// What could not be stored before is tried once more.
+absl::Status End(Session& session, Conversation& conversation, bool all_answered) {
+  if (conversation.stored < conversation.messages.size()) {
+    const bool interrupted = Session::TakeInterrupt();
+    const absl::Status stored = Store(session, conversation);
+    if (!stored.ok()) {
+      const size_t turns = (conversation.messages.size() - conversation.stored) / 2;
+      return absl::Status(stored.code(),
+                          absl::StrCat(stored.message(), "; ", turns,
+                                       turns == 1 ? " turn is" : " turns are", " not stored"));
+    }
+    if (interrupted) return absl::CancelledError("interrupted");
+  }
+  return all_answered ? absl::OkStatus() : absl::UnavailableError("not all turns were answered");
+}
+
+// What the database has of it, and the system prompt of a new one.
+absl::Status Begin(Session& session, const Arguments& arguments, Conversation& conversation) {
+  if (session.read_only()) {
+    return absl::PermissionDeniedError("it is read-only, and nothing would be kept there");
+  }
+  RETURN_IF_ERROR(session.Run(kTable));
+  ASSIGN_OR_RETURN(const auto known, session.Query(kKnown, {conversation.name}));
+  for (const auto& row : known) conversation.messages.push_back({row[0], row[1]});
+  if (known.empty() && arguments.Has("system")) {
+    const std::string system = arguments.Get("system");
+    RETURN_IF_ERROR(session.Run(kSystem, {conversation.name, system}));
+    conversation.messages.push_back({"system", system});
+  }
+  conversation.stored = conversation.messages.size();
+  return absl::OkStatus();
 }
 
 absl::Status RunChat(const Arguments& arguments) {
   if (arguments.rest().size() > 1) return absl::InvalidArgumentError("one database at most");
-  const std::string path = arguments.rest().empty() ? ":memory:" : arguments.rest()[0];
-  const std::string name = arguments.Get("name", "default");
-  ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments, /*create=*/true));
-  ASSIGN_OR_RETURN(const std::string options, session->CallOptions({{"messages", Json(true)}}));
-  RETURN_IF_ERROR(session->Run(kTable));
-  ASSIGN_OR_RETURN(
-      const auto known,
-      session->Query("SELECT role, content FROM lm_chat WHERE conversation = ?1 ORDER BY number",
-                     {name}));
-  if (known.empty() && arguments.Has("system")) {
-    RETURN_IF_ERROR(
-        session->Run("INSERT INTO lm_chat(conversation, role, content) VALUES (?1, 'system', ?2)",
-                     {name, arguments.Get("system")}));
-  }
+  Conversation conversation;
+  conversation.path = arguments.rest().empty() ? ":memory:" : arguments.rest()[0];
+  conversation.name = arguments.Get("name", "default");
+  ASSIGN_OR_RETURN(const auto session,
+                   Session::Open(conversation.path, arguments, /*create=*/true));
+  ASSIGN_OR_RETURN(conversation.options, session->CallOptions({{"messages", Json(true)}}));
+  ReadOptions(&conversation);
+  RETURN_IF_ERROR(CheckText("--system", arguments.Get("system")));
+  RETURN_IF_ERROR(InFile(conversation, Begin(*session, arguments, conversation)));
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal) {
-    for (const auto& row : known)
-      std::printf("%s%s\n", row[0] == "user" ? "> " : "", row[1].c_str());
+    for (const auto& [role, content] : conversation.messages)
+      std::printf("%s%s\n", role == "user" ? "> " : "", content.c_str());
     std::fputs("(an empty line or Ctrl-D ends it)\n", stderr);
   }
-  Conversation conversation{.name = name, .options = options, .model = "", .answer = 0};
-  ReadOptions(&conversation);
-  bool all_answered = true;
+  bool all_answered = true, first = true;
   for (std::string said;;) {
     if (terminal) std::fputs("> ", stdout), std::fflush(stdout);
-    if (!std::getline(std::cin, said) || said.empty() || Session::interrupted()) break;
-    ASSIGN_OR_RETURN(const bool answered, Turn(*session, conversation, said));
-    all_answered &= answered;
+    if (!std::getline(std::cin, said)) break;
+    if (std::exchange(first, false)) said = std::string(absl::StripPrefix(said, kByteOrderMark));
+    if (said.empty() || Session::interrupted()) break;
+    const absl::StatusOr<bool> answered = Turn(*session, conversation, said, terminal);
+    if (!answered.ok()) {
+      End(*session, conversation, false).IgnoreError();
+      return answered.status();
+    }
+    all_answered &= *answered;
   }
-  return all_answered ? absl::OkStatus() : absl::UnavailableError("not all turns were answered");
+  return End(*session, conversation, all_answered);
 }
 
 }  // namespace

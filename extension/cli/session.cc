@@ -89,7 +89,10 @@ Session::~Session() {
   sqlite3_close_v2(db_);
 }
 
+bool Session::read_only() const { return sqlite3_db_readonly(db_, "main") == 1; }
+
 bool Session::interrupted() { return pressed; }
+bool Session::TakeInterrupt() { return pressed.exchange(false); }
 
 // An error of the statement as it runs has the code `of_statement`.
 absl::Status Session::Step(absl::string_view sql, const Values& parameters,

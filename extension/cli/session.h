@@ -31,6 +31,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   sqlite3* db() const { return db_; }
+  bool read_only() const;  // the database
 
   using Values = std::vector<std::string>;
   // The rows of a statement as texts; NULL is "". `parameters` are ?1, ?2, ...
@@ -59,8 +60,10 @@ class Session {
   // for what it was asked.
   void ShowHints();
 
-  // Whether Ctrl-C was pressed.
+  // Whether Ctrl-C was pressed; TakeInterrupt() goes on as if it had not been. Pressed twice, it
+  // ends the program.
   static bool interrupted();
+  static bool TakeInterrupt();
 
  private:
   Session() = default;

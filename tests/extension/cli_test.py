@@ -409,7 +409,17 @@ class CliTest(unittest.TestCase):
         finally:
             status = os.waitpid(process, 0)[1]
             os.close(terminal)
-        return shown.decode(), os.waitstatus_to_exitcode(status)
+        return shown.decode(errors="replace"), os.waitstatus_to_exitcode(status)
+
+    def test_ctrl_c_ends_an_answer_and_not_the_chat(self):
+        model = self.folder / "slow.gguf"
+        write_slow_model(str(model))
+        words = ["chat", self.database, "--model", model, "--options", '{"max_tokens":4000}']
+        shown, code = self.typed(*words, steps=[(b"> ", b"Hello\r"), (rb"Hello\r\n(.|\n){20}", b"\x03"), (b"this turn is not kept\r\n> ", b"\x04")])
+        self.assertEqual(code, 0, shown)
+        shown, code = self.typed(*words, steps=[(b"> ", b"Hello\r"), (rb"Hello\r\n(.|\n){20}", b"\x03"), (b"this turn is not kept\r\n> ", b"\x03")])
+        self.assertEqual(code, 130, shown)
+        self.assertEqual(self.query("SELECT count(*) FROM lm_chat"), [(0,)])
 
     def test_one_end_of_a_text_that_is_typed(self):
         options = ["--options", '{"max_tokens":2}']
@@ -428,6 +438,60 @@ class CliTest(unittest.TestCase):
         self.ok("chat", self.database, *options, stdin="Again\n")
         self.ok("chat", self.database, "--name", "other", *options, stdin="Hello\n")
         self.assertEqual(self.query("SELECT conversation, count(*) FROM lm_chat GROUP BY 1"), [("default", 7), ("other", 2)])
+
+    def test_chat_keeps_what_it_could_not_store(self):
+        options = ["--options", '{"max_tokens":2}']
+        self.ok("chat", self.database, *options, stdin="Hello\n")
+        contents = "SELECT content FROM lm_chat WHERE role = 'user'"
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.execute("CREATE TRIGGER never BEFORE INSERT ON lm_chat WHEN new.content = 'One' BEGIN SELECT RAISE(ABORT, 'not now'); END")
+            connection.commit()
+            # The chat goes on, the turn is part of it, and the end says what is lost.
+            words = ["chat", self.database, *options]
+            result = self.fails(1, r"\A(sqlite-lm: .*notes.db: not now; the turn will be stored with the next one\n){2}"
+                                r"sqlite-lm: .*notes.db: not now; 2 turns are not stored\n\Z", *words, stdin="One\nTwo\n")
+            self.assertEqual(len(result.stdout.splitlines()), 2)
+            self.assertEqual(self.query(contents), [("Hello",)])
+            process = subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            process.stdin.write("One\n")
+            process.stdin.flush()
+            self.assertRegex(process.stderr.readline(), "not now; the turn will be stored")
+            connection.execute("DROP TRIGGER never")
+            connection.commit()
+            self.assertEqual((process.communicate("Two\n")[1], process.returncode), ("", 0))
+        self.assertEqual(self.query(contents), [("Hello",), ("One",), ("Two",)])
+
+    def test_chat_goes_on_after_a_lock(self):
+        process = subprocess.Popen([PROGRAM, "chat", str(self.database), "--options", '{"max_tokens":2}'], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdin.write("Hello\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        while self.query("SELECT count(*) FROM lm_chat") != [(2,)]:
+            time.sleep(0.02)
+        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            process.stdin.write("One\n")
+            process.stdin.flush()
+            self.assertRegex(process.stderr.readline(), "^sqlite-lm: .*notes.db: database is locked\n")  # after ten seconds
+        self.assertEqual((process.communicate("Two\n")[1], process.returncode), ("sqlite-lm: not all turns were answered\n", 1))
+        self.assertEqual(self.query("SELECT content FROM lm_chat WHERE role = 'user'"), [("Hello",), ("Two",)])
+
+    def test_chat_takes_text_only(self):
+        options = ["--options", '{"max_tokens":2}']
+        for words, text, code in (([], b"ab\xffcd\nHello\n", 1), (["--system", b"\xff"], b"Hello\n", 2)):
+            result = subprocess.run([PROGRAM, "chat", self.database, *options, *words], input=text, capture_output=True, timeout=120)
+            self.assertEqual(result.returncode, code)
+            self.assertRegex(result.stderr, rb"(what was said|--system): no UTF-8 at byte [02]\n")
+        self.assertEqual(self.query("SELECT content FROM lm_chat WHERE role <> 'assistant'"), [("Hello",)])
+
+    def test_chat_refuses_what_it_cannot_write(self):
+        self.ok("chat", self.database, "--options", '{"max_tokens":2}', stdin="Hello\n")
+        with open(self.database, "r+b") as file:
+            file.seek(18)
+            file.write(b"\x03")  # the file format's version for writers: one that nobody knows
+        result = self.fails(1, r"\Asqlite-lm: .*notes.db: it is read-only, and nothing would be kept there\n\Z", "chat", self.database, stdin="Hello\n")
+        self.assertEqual(result.stdout, "")
 
     def test_chat_goes_on_beyond_the_context(self):
         options = ["--options", '{"max_tokens":4}']
