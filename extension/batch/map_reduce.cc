@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/model.h"
@@ -27,6 +28,17 @@ constexpr int64_t kUnseenMessage = 16;
 constexpr int64_t kShort = 256;
 // Thousands of millions of tokens; beyond that, the model answers with more than it was asked.
 constexpr size_t kMostStages = 24;
+
+// An error of an answer about a part that names `most`, where the call names others.
+absl::Status OfPart(const absl::Status& status, int32_t most, int32_t asked) {
+  if (most == asked || !absl::StrContains(status.message(), absl::StrCat("max_tokens = ", most))) {
+    return status;
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat("of the max_tokens = ", asked, " an answer about a part of the text has ", most,
+                   ", a quarter of what a part may have; ", status.message()));
+}
 
 }  // namespace
 
@@ -192,8 +204,10 @@ bool MapReduce::Account(const Generation& generation) {
 absl::Status MapReduce::PassOn(sqlite3* db, size_t number) {
   AnswerQueue& answers = stages_[number]->answers;
   RETURN_IF_ERROR(answers.AwaitFront(db));
-  const Generation generation = answers.front().generation;
+  Generation generation = answers.front().generation;
   answers.Pop();
+  generation.status = OfPart(generation.status, part_options_->generation.max_tokens,
+                             task_.options.generation.max_tokens);
   return Account(generation) ? AddTo(db, number + 1, generation.text) : absl::OkStatus();
 }
 

@@ -37,6 +37,12 @@ class ReasoningTest(RemoteCase):
                 self.assertEqual(ours["value"], theirs["value"], (tokens, constraint))
                 self.assertGreaterEqual(ours["tokens_out"], theirs["tokens_out"] + tokens)
 
+    def test_an_answer_about_a_part_says_which_of_the_tokens_it_has(self):
+        db = self.thinking('{% for m in messages %}{{ m.content }} {% endfor %}<think>{{ "\\n" }}', context_length=300)
+        asked = "SELECT lm_summarize(?, '{\"max_tokens\":%d}')"
+        self.fails(db, asked % 60, r"of the max_tokens = 60 an answer about a part of the text has (\d+), a quarter .*; max_tokens = \1 cut the answer off within its reasoning", "word " * 900)
+        self.fails(db, asked % 20, r"\A(lm_summarize: )?max_tokens = 20 cut the answer off", "word " * 900)
+
     def test_it_comes_before_whatever_is_asked(self):
         db = self.thinking()
         options = '{"thinking_tokens":9}'
