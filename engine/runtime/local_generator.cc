@@ -305,9 +305,10 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     ASSIGN_OR_RETURN(prompt, Truncate(request, std::move(prompt)));
   }
   std::optional<int32_t> reasoning = ReasoningTokens(options, prompt);
-  if (Reasons(options) && reasoning == 0) {  // the model answers at once
-    options.thinking_tokens = 0;
-    ASSIGN_OR_RETURN(prompt, Encode(messages, options, request.begun));
+  if (Reasons(options) && reasoning == 0) {  // there is no room: the model answers at once
+    TextRequest at_once = request;
+    at_once.options.thinking_tokens = 0;
+    return PrepareChat(at_once);
   }
   std::vector<int32_t> borders, store;
   const bool prefills = request.task == Task::kPrefill;

@@ -15,11 +15,10 @@
 namespace lm {
 namespace {
 
-// Options of one function each that stand where generate()'s do.
-constexpr absl::string_view kOfFunctions[] = {
-    "agreement", "blocking", "candidates", "combine", "dimensions",
-    "escalate",  "multi",    "normalize",  "order",   "part_tokens",
-    "sample",    "scores",   "summarize",  "task",    "threshold"};
+// Options of one function each that a prompt would hardly have for keys.
+constexpr absl::string_view kHardlyWords[] = {"dimensions", "embed_model", "escalate",
+                                              "multi",      "normalize",   "part_tokens",
+                                              "pooling",    "scores",      "threshold"};
 
 constexpr int kDeepest = 100;  // to write an object back as text takes stack for each level
 
@@ -38,7 +37,7 @@ absl::Status CheckNotOptions(absl::string_view text, absl::string_view what) {
     const bool setting =
         std::find(Settings::kKeys.begin(), Settings::kKeys.end(), name) != Settings::kKeys.end();
     const bool of_function =
-        std::find(std::begin(kOfFunctions), std::end(kOfFunctions), name) != std::end(kOfFunctions);
+        std::find(std::begin(kHardlyWords), std::end(kHardlyWords), name) != std::end(kHardlyWords);
     if (!setting && !of_function && !IsGenerationOption(name)) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(

@@ -25,22 +25,31 @@ bool Names(absl::string_view sql, absl::string_view function) {
 // Those that we prepare ourselves say so.
 bool IsOurs(absl::string_view sql) { return absl::StrContains(sql, "/* sqlite-lm: "); }
 
-// The same throughout one call of sqlite3_step(), in which all triggers of a statement fire, and
-// another in each one: its instructions are counted when it returns.
+// Its instructions are counted when sqlite3_step() returns: the same throughout one call of that,
+// in which all triggers of a statement fire.
 int StepOf(sqlite3_stmt* statement) {
   return statement != nullptr ? sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0) : 0;
 }
 
+// How often it, or the program of a trigger, has begun.
+int RunOf(sqlite3_stmt* statement) {
+  return statement != nullptr ? sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) : 0;
+}
+
 }  // namespace
+
+// A statement may stand where an ended one stood, in memory; then it has begun its first program.
+bool RunningStatements::Known::FiresOn(absl::Span<sqlite3_stmt* const> busy) const {
+  return std::find(busy.begin(), busy.end(), statement) != busy.end() &&
+         sqlite3_stmt_readonly(statement) == 0 && StepOf(statement) == step &&
+         RunOf(statement) > run && sql == sqlite3_sql(statement);
+}
 
 std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
                                                    absl::string_view function) {
   std::vector<sqlite3_stmt*> candidates = BusyStatements(connection.db());
   std::erase_if(known_, [&](const Known& known) {
-    const bool steps =
-        std::find(candidates.begin(), candidates.end(), known.statement) != candidates.end() &&
-        StepOf(known.statement) == known.step;
-    return !steps && known.work.expired();
+    return known.work.expired() && !known.FiresOn(candidates);
   });
   std::erase_if(candidates, [](sqlite3_stmt* s) { return IsOurs(sqlite3_sql(s)); });
   // In the text, unless it is a view that calls.
@@ -66,10 +75,12 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
   ShowToOtherProcesses(owner.salt);
   if (known == known_.end()) {
     known = known_.insert(known_.end(), Known{statement, StepOf(statement)});
+    if (statement != nullptr) known->sql = sqlite3_sql(statement);
   }
   work = RunningWork::Begin(WorkKind::kStatement, std::move(owner),
                             statement != nullptr ? sqlite3_sql(statement) : "", known->span);
   known->work = work;
+  known->run = RunOf(statement);
   known->span = work->span();
   connection.set_note("");
   return work;

@@ -18,6 +18,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "extension/connection/running_work.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
@@ -36,10 +37,15 @@ class RunningStatements {
 
  private:
   // SQLite ends what it keeps for a statement's functions with each firing of a trigger, too, and
-  // the record with that. What has to hold for the whole statement is kept here.
+  // the record with that; its span goes on.
   struct Known {
+    // Whether it is one of these, and fires a trigger again.
+    bool FiresOn(absl::Span<sqlite3_stmt* const> busy) const;
+
     sqlite3_stmt* statement;
     int step;
+    int run = 0;
+    std::string sql = {};
     std::weak_ptr<RunningWork> work = {};
     WorkSpan span = {};
   };

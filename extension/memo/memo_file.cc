@@ -322,6 +322,7 @@ void MemoFile::Add(const MemoKey& key, const RememberedAnswer& answer) noexcept 
       ++num_lost_;
       return;
     }
+    forgotten_.erase(key);  // it is known again, and is what it was
     pending_.emplace_back(key, answer);
     pending_bytes_ += bytes;
     ++not_written_;
@@ -350,6 +351,12 @@ void MemoFile::WritePending() {
     absl::MutexLock lock(&pending_mutex_);
     rows.swap(pending_);
     std::swap(bytes, pending_bytes_);
+    not_written_ -= static_cast<int64_t>(rows.remove_if([&](const MemoRow& row) {
+      const bool forgotten = forgotten_.contains(row.first);
+      if (forgotten) bytes -= row.first.bytes() + row.second.bytes();
+      return forgotten;
+    }));
+    forgotten_.clear();
   }
   if (rows.empty()) return;
   // What is not written waits for the next time, in its order.
@@ -458,18 +465,19 @@ absl::StatusOr<std::vector<MemoFileRow>> MemoFile::Rows(MemoRange* range) {
   return rows;
 }
 
-// What waits to be written does no more.
-void MemoFile::ForgetPending(const MemoKey& key) {
-  absl::MutexLock lock(&pending_mutex_);
-  for (auto row = pending_.begin(); row != pending_.end();) {
-    if (row->first != key) {
-      ++row;
-      continue;
-    }
-    pending_bytes_ -= row->first.bytes() + row->second.bytes();
-    --not_written_;
-    row = pending_.erase(row);
+// What waits to be written does no more, and what has been written since it was listed leaves.
+absl::Status MemoFile::Forget(const MemoKey& key) {
+  bool waits = false;  // the file is not to be had
+  {
+    absl::MutexLock lock(&pending_mutex_);
+    waits = !pending_.empty();
+    if (waits) forgotten_.insert(key);
   }
+  if (!EnsureOpen().ok()) return absl::OkStatus();
+  const absl::Cleanup reset = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { replace_.Reset(); };
+  BindMemoKey(replace_, key);
+  const absl::Status removed = Named(replace_.Run());
+  return waits ? absl::OkStatus() : removed;
 }
 
 absl::Status MemoFile::Forget(int64_t id) {
@@ -477,8 +485,8 @@ absl::Status MemoFile::Forget(int64_t id) {
   const FairMutexLock lock(&mutex_);  // nothing is on its way into the file
   RETURN_IF_ERROR(lock.status());
   if (id < 0) {
-    if (const std::optional<MemoKey> key = ProcessMemo().Forget(owner_, -id)) ForgetPending(*key);
-    return absl::OkStatus();
+    const std::optional<MemoKey> key = ProcessMemo().Forget(owner_, -id);
+    return key.has_value() ? Forget(*key) : absl::OkStatus();
   }
   next_open_ = absl::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));

@@ -47,6 +47,7 @@
 #include "absl/time/time.h"
 #include "engine/base/fair_mutex.h"
 #include "engine/base/file.h"
+#include "engine/base/hash_map.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/memo.h"
 #include "extension/host/statement.h"
@@ -124,7 +125,7 @@ class MemoFile : public MemoStore {
   absl::StatusOr<std::optional<RememberedAnswer>> Look(const MemoKey& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WritePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetPending(const MemoKey& key);
+  absl::Status Forget(const MemoKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const std::list<MemoRow>& rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteRow(const MemoRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoom() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -143,6 +144,7 @@ class MemoFile : public MemoStore {
   mutable absl::Mutex pending_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
   std::list<MemoRow> pending_ ABSL_GUARDED_BY(pending_mutex_);
   int64_t pending_bytes_ ABSL_GUARDED_BY(pending_mutex_) = 0;
+  HashSet<MemoKey> forgotten_ ABSL_GUARDED_BY(pending_mutex_);  // of pending_
   int64_t num_lost_ ABSL_GUARDED_BY(pending_mutex_) = 0;
   absl::Status trouble_ ABSL_GUARDED_BY(pending_mutex_);  // OK: none
   absl::Time next_log_ ABSL_GUARDED_BY(pending_mutex_) = absl::InfinitePast();

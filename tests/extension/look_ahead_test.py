@@ -4,6 +4,7 @@ Each statement runs twice, on a database of its own: with look-ahead and without
 afterwards are the same; how many calls found their answer under way (lm_stats.foreseen) is not. That is counted and not
 timed: how many rows a decode step then has depends on whose thread the machine lets run.
 """
+import json
 import pathlib
 import sqlite3
 import tempfile
@@ -42,6 +43,27 @@ class LookAheadTest(unittest.TestCase):
             ("abc"[i % 3], None if i % 10 == 4 else f"note {i % 50} about the weather") for i in range(ROWS)])
         connection.execute("CREATE INDEX notes_y ON notes(y)")
         return connection
+
+    def test_each_statement_has_its_own_budget(self):
+        """Also where it stands in memory where the one before it stood."""
+        db = harness.connect(cached_statements=0)
+        spends = "SELECT generate('Hello there', NULL, '{\"max_tokens\":4,\"cache\":false,\"max_total_tokens\":%d}')"
+        tokens = json.loads(harness.value(db, "SELECT lm_try('Hello there', NULL, '{\"max_tokens\":4,\"cache\":false}')"))
+        for _ in range(6):
+            harness.value(db, spends % (tokens["tokens_in"] + 4))
+        db.execute("CREATE TEMP TABLE log(a)")
+        db.execute("CREATE TEMP TABLE t(b)")
+        db.execute("CREATE TEMP TRIGGER fires AFTER INSERT ON t BEGIN INSERT INTO log %s; END" % (spends % (2 * (tokens["tokens_in"] + 4))))
+        for _ in range(6):
+            db.execute("INSERT INTO t VALUES (1), (2)")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "max_total_tokens"):
+            db.execute("INSERT INTO t VALUES (1), (2), (3)")
+        db.execute("INSERT INTO t VALUES (1), (2)")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM log"), 14)
+        for _ in range(3):
+            harness.value(db, "SELECT generate('wait', NULL, '{\"max_tokens\":1,\"cache\":false,\"max_seconds\":0.5}')")
+            time.sleep(0.6)
+        db.close()
 
     def test_a_budget_is_spent_in_the_order_of_the_calls(self):
         for tokens in (700, 2000):

@@ -111,6 +111,12 @@ class ReasoningTest(RemoteCase):
             answer = json.loads(harness.value(db, tried, prompt, '{"thinking_tokens":100,"choices":["a","b"]}'))
             self.assertIn(answer["value"], ("a", "b"), (words, answer))
 
+    def test_a_prompt_that_is_cut_leaves_what_room_there_is(self):
+        for context in (100, 128, 300):
+            db = self.thinking(context_length=context)
+            said = json.loads(harness.value(db, "SELECT lm_try(?, NULL, ?)", "word " * 500, '{"thinking_tokens":200,"on_overflow":"truncate_end","max_tokens":5}'))
+            self.assertIsNone(said["error"], (context, said))
+
     def test_settings_and_errors(self):
         db = self.thinking()
         db.execute("INSERT INTO temp.lm_settings VALUES ('thinking_tokens', 6)")
