@@ -186,9 +186,9 @@ class InterruptTest(unittest.TestCase):
     def test_while_a_memo_is_made_smaller(self):
         self.large_memo()
         self.connection.execute("INSERT INTO temp.lm_settings VALUES ('memo_bytes', 1000000)")
-        sql = ("WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n LIMIT 2) "
+        sql = ("WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n LIMIT 100) "  # each row makes some room
                "SELECT generate('smaller ' || i, NULL, '{\"max_tokens\":1}') FROM n")
-        self.assert_prompt([self.latency(sql, 10 * i, after=0.2) for i in range(3)])
+        self.assert_prompt([self.latency(sql, 1000 * i, after=0.2) for i in range(3)])
         rows = harness.value(self.connection, "SELECT count(*) FROM lm_memo")
         self.assertGreater(rows, 10000)  # what was dropped is dropped, and no more
         self.assertLess(rows, 200000)
