@@ -48,7 +48,6 @@ bool Reasoning::IsWanted(const RequestSpec& spec) {
   if (spec.score_prompt || spec.embed.has_value()) return false;
   const std::shared_ptr<const ThinkingMarks> marks = MarksOf(spec);
   if (marks->FindBegun(spec.template_end) != nullptr) return true;
-  if (*spec.reasoning_tokens == 0 && marks->IsOver(spec.template_end)) return false;
   return !IsConstrained(spec.options) && !spec.wants_first_choices && !marks->pairs().empty();
 }
 

@@ -43,6 +43,15 @@ class ReasoningTest(RemoteCase):
         self.fails(db, asked % 60, r"of the max_tokens = 60 an answer about a part of the text has (\d+), a quarter .*; max_tokens = \1 cut the answer off within its reasoning", "word " * 900)
         self.fails(db, asked % 20, r"\A(lm_summarize: )?max_tokens = 20 cut the answer off", "word " * 900)
 
+    def test_with_none_a_model_that_begins_one_all_the_same_answers(self):
+        """As the one that ships does, behind a template that has ended it."""
+        db = self.thinking()
+        for tokens in (6, 20):
+            answer = self.tried(db, thinking_tokens=0, max_tokens=tokens)
+            self.assertIsNone(answer["error"])
+            self.assertTrue(answer["value"])
+            self.assertGreater(answer["tokens_out"], tokens)  # with what it has begun, and what ended that
+
     def test_it_comes_before_whatever_is_asked(self):
         db = self.thinking()
         options = '{"thinking_tokens":9}'
