@@ -1,9 +1,9 @@
 // sqlite3_lm_init: registers everything, and nothing else. Called once for each connection that
 // loads the extension, in any number, from any thread.
 #include "engine/base/out_of_memory.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/connection/absolute_path.h"
 #include "extension/connection/connection.h"
-#include "extension/connection/snapshot_table.h"
 #include "extension/functions/functions.h"
 #include "extension/host/boundary.h"
 #include "extension/host/host.h"

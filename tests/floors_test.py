@@ -18,10 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASE = {"engine/base"}
 TENSOR = BASE | {"engine/tensor"}
 DEVICES = TENSOR | {"engine/gguf", "engine/backend"}
-TEXT = BASE | {"engine/text"}
-MODEL = DEVICES | TEXT | {"engine/grammar", "engine/cache", "engine/hf"}
+TEXT = BASE | {"engine/text", "engine/text/template", "engine/text/chat"}
+GRAMMAR = {"engine/grammar", "engine/grammar/schema"}
+MODEL = DEVICES | TEXT | GRAMMAR | {"engine/cache", "engine/hf"}
 ENGINE = MODEL | {"engine/model", "engine/runtime", "engine/remote", "engine/convert"}
-BATCH = ENGINE | {"extension/host", "extension/connection"}
+BATCH = ENGINE | {"extension/host", "extension/connection", "extension/binding"}
 ALLOWED = {
     "engine/base": set(),
     "engine/tensor": BASE,
@@ -33,22 +34,27 @@ ALLOWED = {
     "engine/backend/cuda": DEVICES,
     "engine/backend/tensor_parallel": DEVICES,
     "engine/text": BASE,
+    "engine/text/template": BASE | {"engine/text"},
+    "engine/text/chat": TEXT,
     "engine/grammar": BASE,
+    "engine/grammar/schema": BASE | GRAMMAR,
     "engine/cache": BASE,
     "engine/model": MODEL,
     "engine/model/families": MODEL | {"engine/model"},
     "engine/convert": MODEL | {"engine/model"},
     "engine/runtime": MODEL | {"engine/model", "include/lm"},
-    "engine/remote": BASE | {"engine/text", "engine/grammar", "engine/model", "engine/runtime"},
+    "engine/remote": TEXT | GRAMMAR | {"engine/model", "engine/runtime"},
     # The rooms of the SQL side, from the lowest up; entry.cc, at the door, sees all.
     "extension/host": BASE,
     "extension/memo": ENGINE | {"extension/host"},
     "extension/connection": ENGINE | {"extension/host", "extension/memo"},
+    "extension/binding": ENGINE | {"extension/host", "extension/connection"},
     "extension/batch": BATCH,
     "extension/questions": BATCH | {"extension/batch"},
     "extension/jobs": BATCH | {"extension/batch"},
+    "extension/batch_files": BATCH | {"extension/batch", "extension/jobs"},
     "extension/functions": BATCH | {"extension/batch", "extension/questions", "include/lm"},
-    "extension/tables": BATCH | {"extension/batch", "extension/questions", "extension/memo", "extension/jobs"},
+    "extension/tables": BATCH | {"extension/batch", "extension/questions", "extension/memo", "extension/jobs", "extension/batch_files"},
     "extension": BATCH | {"extension/functions", "extension/tables", "include/lm"},
     # The program sees the extension as a host does; host/ is how one speaks to SQLite here.
     "extension/cli": BASE | {"extension/host", "include/lm"},

@@ -326,29 +326,30 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
                                                                    int64_t cols,
                                                                    RowReader read) = 0;
-  // The same of rows that last. With lays_out_later() nothing is read yet: products read what they
-  // multiply by until Settle has laid it out.
+  // LoadMatrix from host memory. REQUIRES: blocks.bytes() == rows * RowBytes(dtype, cols).
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
+                                                           const Buffer& blocks);
+  // LoadMatrix of rows that can be read for as long as the matrix lives. With lays_out_later()
+  // nothing is read yet: products read what they multiply by until LayOutMore has laid it out.
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(DType dtype, int64_t rows,
                                                                           int64_t cols,
                                                                           LastingRowReader read) {
     return LoadMatrix(dtype, rows, cols, read);
   }
   virtual bool lays_out_later() const { return false; }
-  // Lays out for about so long what LoadLastingMatrix has left, between two steps. Whether there is
-  // more of it. An error of reading it is one of the steps, too.
-  virtual absl::StatusOr<bool> Settle(absl::Duration /*time*/) { return false; }
+  // Lays out, between two steps and for about `time`, weights that LoadLastingMatrix has deferred.
+  // Returns whether any are left. An error of reading them is one of the steps, too.
+  virtual absl::StatusOr<bool> LayOutMore(absl::Duration /*time*/) { return false; }
   // Whether it takes matrices as WeightMatrix::packed() gives them, another process's too. It does
   // not write to them, and does not read them before the first step.
   virtual bool adopts_matrices() const { return false; }
   // InvalidArgument where the bytes are not as many as such a matrix has.
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows,
                                                                     int64_t cols, Buffer packed);
+  // Makes one group of matrices of one type and shape, for ProjectExperts.
   // REQUIRES: the matrices outlive the group, and keep their scales.
   virtual absl::StatusOr<std::unique_ptr<MatrixGroup>> GroupMatrices(
       std::vector<GroupedMatrix> members);
-  // The same from host memory. REQUIRES: blocks.bytes() == rows * RowBytes(dtype, cols).
-  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
-                                                           const Buffer& blocks);
 
   // --- operations -------------------------------------------------------------------------------
 
@@ -426,7 +427,7 @@ class Backend {
 
   // Rotates the last values of each head of x (T, heads * head_dim), in place, by the step's rope
   // table, as RopeAndStoreKv the first ones.
-  virtual absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) = 0;
+  virtual absl::Status RotateTails(Tensor x, int64_t head_dim, const Rope& rope) = 0;
 
   // Pools the tokens of each run [r * every, (r + 1) * every) of positions, each column by itself:
   //   out[t, c] = sum_j softmax_j(scores[j, c] + places[j mod every, c]) values[j, c],
@@ -495,7 +496,7 @@ class Backend {
 
   // Multiplies the values of each group of a row: x[t, g * n + i] *= activation(factors[t, g]).
   // x (T, groups * n), factors (T, groups)
-  virtual absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) = 0;
+  virtual absl::Status ScaleGroups(Tensor x, Tensor factors, Activation activation) = 0;
 
   // out[t, g] = sum_i x[t, g * n + i] * y[t, g * n + i].  x, y (T, groups * n), out (T, groups)
   virtual absl::Status Dot(Tensor x, Tensor y, Tensor out) = 0;

@@ -286,9 +286,9 @@ absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs
 }
 
 absl::Status CheckScaleRows(Tensor x, Tensor factors) {
-  RETURN_IF_ERROR(CheckF32("ScaleRows", "x", x, -1, -1));
-  RETURN_IF_ERROR(CheckF32("ScaleRows", "factors", factors, x.rows, -1));
-  return CheckGroups("ScaleRows", x, factors);
+  RETURN_IF_ERROR(CheckF32("ScaleGroups", "x", x, -1, -1));
+  RETURN_IF_ERROR(CheckF32("ScaleGroups", "factors", factors, x.rows, -1));
+  return CheckGroups("ScaleGroups", x, factors);
 }
 
 absl::Status CheckDot(Tensor x, Tensor y, Tensor out) {
@@ -321,7 +321,7 @@ absl::Status CheckBalanceStreams(Tensor x, int32_t streams, int32_t iterations, 
 }
 
 absl::Status CheckTurn(const StepIndex& step, Tensor x, int64_t head_dim, const Rope& rope) {
-  constexpr absl::string_view kOp = "Turn";
+  constexpr absl::string_view kOp = "RotateTails";
   RETURN_IF_ERROR(CheckStep(kOp, step));
   RETURN_IF_ERROR(CheckF32(kOp, "x", x, static_cast<int64_t>(step.tables->tokens.size()), -1));
   const auto& ropes = step.tables->ropes;

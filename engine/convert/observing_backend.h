@@ -61,8 +61,8 @@ class ObservingBackend final : public Backend {
                          Tensor out) override {
     return inner_->Attention(q, layer, options, out);
   }
-  absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) override {
-    return inner_->Turn(x, head_dim, rope);
+  absl::Status RotateTails(Tensor x, int64_t head_dim, const Rope& rope) override {
+    return inner_->RotateTails(x, head_dim, rope);
   }
   absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) override {
     return inner_->PoolRows(inputs, layer, out);
@@ -94,8 +94,8 @@ class ObservingBackend final : public Backend {
   absl::Status Clamp(Tensor x, float low, float high) override {
     return inner_->Clamp(x, low, high);
   }
-  absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override {
-    return inner_->ScaleRows(x, factors, activation);
+  absl::Status ScaleGroups(Tensor x, Tensor factors, Activation activation) override {
+    return inner_->ScaleGroups(x, factors, activation);
   }
   absl::Status Dot(Tensor x, Tensor y, Tensor out) override { return inner_->Dot(x, y, out); }
   absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,

@@ -95,8 +95,7 @@ class TextRunner {
         step.hidden_rows = {tokens - 1};
       }
       StepResults results;
-      RETURN_IF_ERROR(model_->Launch(std::move(step)));
-      RETURN_IF_ERROR(model_->Await(cancel, &results));
+      RETURN_IF_ERROR(model_->Run(std::move(step), cancel, &results));
       visit(piece, first, results);
     }
     return absl::OkStatus();

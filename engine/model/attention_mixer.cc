@@ -9,7 +9,7 @@ namespace {
 absl::Status ApplyOutputGate(const LayerRun& run, const AttentionSpec& spec, Tensor gate,
                              Tensor out) {
   if (spec.output_gate == OutputGate::kNone) return absl::OkStatus();
-  if (spec.gate_of_heads) return run.backend->ScaleRows(out, gate, spec.gate_activation);
+  if (spec.gate_of_heads) return run.backend->ScaleGroups(out, gate, spec.gate_activation);
   return run.backend->GatedActivation(spec.gate_activation, gate, out, out);
 }
 
@@ -22,7 +22,7 @@ Rope RopeOf(const LayerRun& run, const AttentionSpec& spec) {
 
 absl::Status Temper(const LayerRun& run, const AttentionSpec& spec, Tensor q) {
   if (!spec.tempered) return absl::OkStatus();
-  return run.backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity);
+  return run.backend->ScaleGroups(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity);
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
   };
   Rope rope = RopeOf(run, spec);
   if (spec.norms_after_turning && rope.table >= 0) {  // they turn whole (DescribeModel)
-    RETURN_IF_ERROR(backend->Turn(q, spec.key_dim, rope));
-    if (!k.empty()) RETURN_IF_ERROR(backend->Turn(k, spec.key_dim, rope));
+    RETURN_IF_ERROR(backend->RotateTails(q, spec.key_dim, rope));
+    if (!k.empty()) RETURN_IF_ERROR(backend->RotateTails(k, spec.key_dim, rope));
     rope = {};
   }
   RETURN_IF_ERROR(norm_heads());

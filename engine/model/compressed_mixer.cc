@@ -18,7 +18,7 @@ absl::Status Pool(const LayerRun& run, const CompressedSpec& spec, const PoolInp
                   Tensor pooled) {
   RETURN_IF_ERROR(run.backend->PoolRows(inputs, state, pooled));
   RETURN_IF_ERROR(run.backend->Normalize(pooled, norm.norm, pooled));
-  RETURN_IF_ERROR(run.backend->Turn(pooled, pooled.cols, TurnBy(run, spec.pooled_rope)));
+  RETURN_IF_ERROR(run.backend->RotateTails(pooled, pooled.cols, TurnBy(run, spec.pooled_rope)));
   return run.backend->StoreRows(pooled, layer);
 }
 
@@ -41,7 +41,7 @@ absl::StatusOr<Tensor> Choose(const LayerRun& run, const AttentionSpec& attentio
   const Tensor q = run.Of(run.act.index_q, spec.index_heads * spec.index_dim);
   RETURN_IF_ERROR(run.Apply(run.mixer.compressed.index_q, ProductInput::Plain(low),
                             ProductResult::kReplaces, q));
-  RETURN_IF_ERROR(backend->Turn(q, spec.index_dim, TurnBy(run, attention.rope)));
+  RETURN_IF_ERROR(backend->RotateTails(q, spec.index_dim, TurnBy(run, attention.rope)));
   const auto heads = static_cast<float>(spec.index_heads * spec.index_dim);
   RETURN_IF_ERROR(backend->ScaleAndCap(weights, 1 / std::sqrt(heads), /*cap=*/0));
   const size_t bytes = run.rows * seen * sizeof(float);
@@ -77,9 +77,9 @@ absl::StatusOr<Tensor> AttendCompressed(const LayerRun& run, const AttentionSpec
   RETURN_IF_ERROR(backend->Normalize(low, weights.q_norm.norm, low));
   RETURN_IF_ERROR(run.Apply(weights.q_b, ProductInput::Plain(low), ProductResult::kReplaces, q));
   RETURN_IF_ERROR(backend->Normalize(q, weights.head_norm.norm, q));
-  RETURN_IF_ERROR(backend->Turn(q, dim, rope));
+  RETURN_IF_ERROR(backend->RotateTails(q, dim, rope));
   RETURN_IF_ERROR(backend->Normalize(near, weights.norm.norm, near));
-  RETURN_IF_ERROR(backend->Turn(near, dim, rope));
+  RETURN_IF_ERROR(backend->RotateTails(near, dim, rope));
   RETURN_IF_ERROR(backend->StoreRows(near, rows.near));
   RowAttention seen = {.near = rows.near,
                        .window = {.size = static_cast<int32_t>(attention.window)},
@@ -103,7 +103,7 @@ absl::StatusOr<Tensor> AttendCompressed(const LayerRun& run, const AttentionSpec
   }
   const Tensor attended = run.Of(run.act.compressed_out, attention.out_cols());
   RETURN_IF_ERROR(backend->AttendRows(q, seen, attended));
-  RETURN_IF_ERROR(backend->Turn(attended, dim, TurnBy(run, spec.back_rope)));
+  RETURN_IF_ERROR(backend->RotateTails(attended, dim, TurnBy(run, spec.back_rope)));
   const Tensor out = run.Of(run.act.mixed, spec.groups * spec.o_rank);
   const int64_t width = attention.out_cols() / spec.groups;
   for (int64_t g = 0; g < spec.groups; ++g) {

@@ -38,14 +38,14 @@ absl::Status Cut(const LayerRun& run, Tensor gate) {
   RETURN_IF_ERROR(backend->Dot(scratch, gate, spread));
   RETURN_IF_ERROR(backend->Normalize(gate, weights.cut.norm, gate));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kRelu, gate, {}, gate));
-  return backend->ScaleRows(gate, spread, Activation::kIdentity);
+  return backend->ScaleGroups(gate, spread, Activation::kIdentity);
 }
 
 // Multiplies each slot's row by its weight, which is 1 from then on.
 absl::Status WeighInputs(const LayerRun& run, Tensor of_slots) {
   const Tensor column(run.act.slot_factors.data, DType::kF32, of_slots.rows, 1);
   RETURN_IF_ERROR(run.backend->MoveWeights(&run.act.routes, column));
-  return run.backend->ScaleRows(of_slots, column, Activation::kIdentity);
+  return run.backend->ScaleGroups(of_slots, column, Activation::kIdentity);
 }
 
 // Adds what the rows' adapters add to one product of each expert; x and y are of all slots. Which
@@ -145,7 +145,7 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   RETURN_IF_ERROR(run.Apply(experts.shared.down, active, ProductResult::kReplaces, shared));
   RETURN_IF_ERROR(
       run.Apply(experts.shared_gate, ProductInput::Plain(n), ProductResult::kReplaces, gate));
-  RETURN_IF_ERROR(backend->ScaleRows(shared, gate, Activation::kSigmoid));
+  RETURN_IF_ERROR(backend->ScaleGroups(shared, gate, Activation::kSigmoid));
   RETURN_IF_ERROR(backend->Add(out, shared, /*scale=*/1));
   return out;
 }

@@ -17,7 +17,7 @@
 #include "engine/model/model_spec.h"
 #include "engine/model/other_keys.h"
 #include "engine/model/weights.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {

@@ -5,8 +5,7 @@
 //   step.tables.blocks.resize(model.cache().classes.size());
 //   step.tables.Append(tokens, count, /*first_position=*/0);  ... and its blocks
 //   step.logit_rows = {count - 1};
-//   RETURN_IF_ERROR(model.Launch(std::move(step)));
-//   RETURN_IF_ERROR(model.Await(cancel, &results));
+//   RETURN_IF_ERROR(model.Run(std::move(step), cancel, &results));
 #ifndef LM_ENGINE_MODEL_LANGUAGE_MODEL_H_
 #define LM_ENGINE_MODEL_LANGUAGE_MODEL_H_
 
@@ -69,7 +68,7 @@ struct ModelStep {
   std::vector<int32_t> logit_rows = {};  // ascending rows whose logits are wanted
   // Rows, ascending, after which the next token is wanted: where that is all, their logits stay
   // where they are computed. A row may be one of logit_rows too. Their views are the caller's, and
-  // stay until Await has returned.
+  // stay until the step is over.
   std::vector<SamplingRow> samples = {};
   bool margins = false;  // of the samples are wanted
   // Of these rows and those logits are computed of the tokens [64 i, 64 i + 64) for each i with
@@ -116,17 +115,14 @@ class LanguageModel {
   // Whether it has a layer that guesses further tokens (mtp.h).
   virtual bool has_mtp() const { return false; }
 
-  // Takes a step, which may be cache ops alone. It may begin to run, but need not before Await: a
-  // step at a time.
-  virtual absl::Status Launch(ModelStep step) = 0;
-
-  // Carries the launched step out: its cache ops, then its tokens, whose keys, values and states go
-  // to the blocks and slots that its sequences list; and waits for the results. `cancel` is polled
-  // within layers too: once it is true, Await returns Cancelled soon; the KV of the step's tokens
-  // and the states of its sequences are then undefined, as after an error. Whether results are
-  // finite is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence
-  // only.
-  virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
+  // Carries a step out: its cache ops, of which it may have nothing else, then its tokens, whose
+  // keys, values and states go to the blocks and slots that its sequences list; and waits for the
+  // results. `cancel` is polled within layers too: once it is true, Run returns Cancelled soon; the
+  // KV of the step's tokens and the states of its sequences are then undefined, as after an error.
+  // Whether results are finite is not looked at: whoever uses a row checks it, so that a bad one
+  // fails its own sequence only.
+  virtual absl::Status Run(ModelStep step, const std::atomic<bool>& cancel,
+                           StepResults* results) = 0;
 
   // Whether a step may begin before the one before has been awaited, so that a device has always
   // something to do:
@@ -139,22 +135,27 @@ class LanguageModel {
   // Begins a step: its cache ops and its tokens, of which some may be those that the step before
   // picks (StepTables::num_picked). `samples`, ascending, have no more than their rows yet, and
   // nothing else is wanted. After an error what the cache's blocks hold is not known. What an error
-  // has left behind of steps before is forgotten by Pick, and by Launch.
+  // has left behind of steps before is forgotten by Pick, and by Run.
   // REQUIRES: queues_steps(), and the step before, if it is not over, has been picked of.
   virtual absl::Status Begin(ModelStep /*step*/) {
     return absl::UnimplementedError("steps are not queued");
   }
   // Has tokens picked in the step that has begun, of all of its samples' rows or some, ascending;
-  // `wanted_logits` as ModelStep has it. Await then waits for these, or where there are none for
-  // the tokens; until then one more step may begin.
+  // `wanted_logits` as ModelStep has it. One more step may begin then, before Await.
   virtual absl::Status Pick(std::vector<SamplingRow> /*samples*/,
                             std::vector<uint64_t> /*wanted_logits*/) {
     return absl::UnimplementedError("steps are not queued");
   }
 
-  // Between two steps: lays out, for about so long, weights that have been read for every step so
-  // far. Whether there are more of them. An error of reading them is one of the steps, too.
-  virtual absl::StatusOr<bool> Settle(absl::Duration /*time*/) { return false; }
+  // Waits for what was picked last, or where there was nothing to pick for the step's tokens.
+  // `cancel` as of Run. REQUIRES: Pick has returned OK, and none has been awaited since.
+  virtual absl::Status Await(const std::atomic<bool>& /*cancel*/, StepResults* /*results*/) {
+    return absl::UnimplementedError("steps are not queued");
+  }
+
+  // Lays out, between two steps and for about `time`, weights that have been read for every step so
+  // far. Returns whether any are left. An error of reading them is one of the steps, too.
+  virtual absl::StatusOr<bool> LayOutMore(absl::Duration /*time*/) { return false; }
 
   // The bytes of a block, of all layers of its class (classes[cache_class].block_bytes of them), or
   // of a slot's state, to be read between two steps and written while nothing else uses it. Empty

@@ -157,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.thinking_marks = options.thinking_marks;
   info.device = absl::StrJoin(devices, ",");
   if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
-  const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled;
+  const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_deferred;
   ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
                    Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts),
                                      adapters, packs ? &*packs : nullptr, lays_out_later));

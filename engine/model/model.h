@@ -18,7 +18,7 @@
 #include "engine/model/model_options.h"
 #include "engine/model/pooling.h"
 #include "engine/model/purpose.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {

@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "engine/model/pooling.h"
 #include "engine/tensor/dtype.h"
-#include "engine/text/thinking_marks.h"
+#include "engine/text/chat/thinking_marks.h"
 
 namespace lm {
 
@@ -45,9 +45,9 @@ struct ModelOptions {
   std::string prefix_store = {};            // that of prefixes (prefix_store.h); "": none
   int64_t prefix_store_bytes = 0;           // what it may hold; 0: its default
   std::optional<PoolingType> pooling = {};  // in the place of what the file says
-  // Bytes of a file from which on its weights are laid out beside the first steps (Settle): below,
-  // memory comes soon enough. No key.
-  int64_t least_unsettled = int64_t{64} << 20;
+  // Bytes of a file from which on its weights are laid out beside the first steps (LayOutMore):
+  // below, memory comes soon enough. No key.
+  int64_t least_deferred = int64_t{64} << 20;
   // Likewise, of several devices that compute together: as BackendOptions, whose default it has.
   std::optional<int64_t> least_split_bytes = {};
   std::string chat_template = {};  // no key: Jinja, or the path of a file of it; "": the file's
@@ -60,7 +60,7 @@ struct ModelOptions {
     return H::combine(
         std::move(h), options.device, options.threads, options.kv_bytes, options.kv_type,
         options.context_length, options.lora, options.draft, options.mtp, options.pack_cache,
-        options.prefix_store, options.prefix_store_bytes, options.pooling, options.least_unsettled,
+        options.prefix_store, options.prefix_store_bytes, options.pooling, options.least_deferred,
         options.least_split_bytes, options.chat_template, options.thinking_marks.has_value(),
         options.thinking_marks.value_or(NamedMarks()));
   }

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/gguf/metadata.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {

@@ -43,8 +43,9 @@ absl::StatusOr<MtpWeights> LoadMtp(const ModelSpec& spec, WeightLoader* loader);
 absl::Status JoinMtp(const LayerRun& run, const Weights& weights, Tensor hidden);
 
 // The rows of a step that have a next token (next[row] >= 0), sequence by sequence the first ones,
-// as tables of those tokens at the rows' positions, without ropes; its only row list has the rows'
-// places among `kept`, which has all of them. States are none's.
+// as tables of those tokens at the rows' positions, without ropes; its only row list, kMtpRows, has
+// the rows' places among `kept`, which has all of them. States are none's.
+constexpr int32_t kMtpRows = 0;
 StepTables MtpTables(const StepTables& step, absl::Span<const int32_t> next,
                      absl::Span<const int32_t> kept);
 

@@ -223,7 +223,7 @@ absl::StatusOr<Tensor> ApplyRwkv6(const LayerRun& run, const RwkvSpec& spec, con
   const Tensor bonus = parts.low.Cols(0, spec.heads);
   RETURN_IF_ERROR(backend->Normalize(parts.k, weights.bonus_gain.norm, parts.other));
   RETURN_IF_ERROR(backend->Dot(parts.other, parts.r, bonus));
-  RETURN_IF_ERROR(backend->ScaleRows(parts.v, bonus, Activation::kIdentity));
+  RETURN_IF_ERROR(backend->ScaleGroups(parts.v, bonus, Activation::kIdentity));
   RETURN_IF_ERROR(backend->Add(out, parts.v, /*scale=*/1));
   RETURN_IF_ERROR(backend->Normalize(out, weights.output_norm.norm, out));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, parts.g, out, out));
@@ -261,7 +261,7 @@ absl::StatusOr<Tensor> ApplyRwkv(const LayerRun& run, const RwkvSpec& spec, cons
   const Tensor bonus = parts.low.Cols(0, spec.heads);
   RETURN_IF_ERROR(backend->Normalize(parts.k, weights.bonus_gain.norm, scaled));
   RETURN_IF_ERROR(backend->Dot(scaled, parts.r, bonus));
-  RETURN_IF_ERROR(backend->ScaleRows(parts.v, bonus, Activation::kIdentity));
+  RETURN_IF_ERROR(backend->ScaleGroups(parts.v, bonus, Activation::kIdentity));
   RETURN_IF_ERROR(backend->Add(out, parts.v, /*scale=*/1));
   if (spec.gate_rank > 0) {
     RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, parts.g, out, out));

@@ -26,7 +26,7 @@ absl::Status ProjectToLength(const Projection& projection, const DeviceNorm& nor
                              Tensor factors, Tensor out, Backend* backend) {
   RETURN_IF_ERROR(projection.Apply(backend, ProductInput::Plain(x), ProductResult::kReplaces, out));
   RETURN_IF_ERROR(backend->Normalize(out, norm.norm, out));
-  return backend->ScaleRows(out, factors, Activation::kIdentity);
+  return backend->ScaleGroups(out, factors, Activation::kIdentity);
 }
 
 // What a layer's mixing is made of: tanh(W_router norm(x)).

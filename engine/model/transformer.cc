@@ -188,14 +188,10 @@ absl::Status Transformer::Rehearse() {
   const RehearsedStep steps(spec_, cache_);
   const std::atomic<bool> never{false};
   StepResults results;
-  auto run = [&](ModelStep step) {
-    RETURN_IF_ERROR(Launch(std::move(step)));
-    return Await(never, &results);
-  };
   // Which kernels there are depends on how many rows they have.
   for (int64_t tokens = bounds.tokens; tokens > 0; tokens /= 2) {
-    RETURN_IF_ERROR(run(steps.Of(tokens)));
-    if (spec_.has_mtp) RETURN_IF_ERROR(run(steps.OfMtp(tokens)));
+    RETURN_IF_ERROR(Run(steps.Of(tokens), never, &results));
+    if (spec_.has_mtp) RETURN_IF_ERROR(Run(steps.OfMtp(tokens), never, &results));
   }
   const std::vector<float> pooled(spec_.hidden);
   return on_host(stages_.back()) ? absl::OkStatus()
@@ -206,10 +202,22 @@ absl::Status Transformer::CheckWeights() {
   return packed_ == nullptr ? absl::OkStatus() : packed_->Check();
 }
 
-absl::Status Transformer::Launch(ModelStep step) {
+absl::Status Transformer::Run(ModelStep step, const std::atomic<bool>& cancel,
+                              StepResults* results) {
   picked_ = false;
   Prepare(std::move(step));
-  return absl::OkStatus();
+  results->late.clear();
+  results->cache_ops_done = false;
+  RETURN_IF_ERROR(ApplyCacheOps());
+  results->cache_ops_done = true;
+  if (step_.tables.tokens.empty()) return absl::OkStatus();
+  auto set_cancel = [this](const std::atomic<bool>* flag) {
+    for (const Stage& stage : stages_) stage.backend->set_cancel(flag);
+  };
+  const absl::Cleanup unset = [&set_cancel] { set_cancel(nullptr); };
+  set_cancel(&cancel);
+  RETURN_IF_ERROR(step_.mtp_hidden.empty() ? RunModel(cancel, results) : RunMtp(results));
+  return CheckCancelled(cancel);
 }
 
 void Transformer::Prepare(ModelStep step) {
@@ -263,25 +271,13 @@ absl::Status Transformer::Pick(std::vector<SamplingRow> samples,
 }
 
 absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* results) {
-  results->late.clear();
-  if (std::exchange(picked_, false)) {
-    results->cache_ops_done = true;
-    results->logits.clear();
-    results->hidden.clear();
-    results->margins.clear();
-    RETURN_IF_ERROR(stages_[0].backend->EndSample(&results->tokens, nullptr, &results->late));
-    return CheckCancelled(cancel);
-  }
-  results->cache_ops_done = false;
-  RETURN_IF_ERROR(ApplyCacheOps());
+  if (!std::exchange(picked_, false)) return absl::FailedPreconditionError("nothing was picked");
   results->cache_ops_done = true;
-  if (step_.tables.tokens.empty()) return absl::OkStatus();
-  auto set_cancel = [this](const std::atomic<bool>* flag) {
-    for (const Stage& stage : stages_) stage.backend->set_cancel(flag);
-  };
-  const absl::Cleanup unset = [&set_cancel] { set_cancel(nullptr); };
-  set_cancel(&cancel);
-  RETURN_IF_ERROR(step_.mtp_hidden.empty() ? Run(cancel, results) : RunMtp(results));
+  results->logits.clear();
+  results->hidden.clear();
+  results->margins.clear();
+  results->late.clear();
+  RETURN_IF_ERROR(stages_[0].backend->EndSample(&results->tokens, nullptr, &results->late));
   return CheckCancelled(cancel);
 }
 
@@ -314,7 +310,7 @@ absl::Status Transformer::RunTokens(const std::atomic<bool>& cancel) {
   return absl::OkStatus();
 }
 
-absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* results) {
+absl::Status Transformer::RunModel(const std::atomic<bool>& cancel, StepResults* results) {
   results->logits.resize(step_.logit_rows.size() * spec_.vocab);
   results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
   results->tokens.clear();
@@ -354,7 +350,7 @@ absl::Status Transformer::StoreMtp() {
   run.stores_only = true;
   RETURN_IF_ERROR(stage->backend->BeginStep(&mtp_tables_));
   const Tensor hidden(stage->act.gathered.data, DType::kF32, rows, spec_.hidden);
-  RETURN_IF_ERROR(stage->backend->GatherRows(stage->act.hidden.Rows(0, kept_), /*list=*/0, hidden));
+  RETURN_IF_ERROR(stage->backend->GatherRows(stage->act.hidden.Rows(0, kept_), kMtpRows, hidden));
   RETURN_IF_ERROR(JoinMtp(run, weights_, hidden));
   RETURN_IF_ERROR(Mix(run, layer, stage->cache).status());
   return stage->backend->Synchronize();
@@ -390,9 +386,9 @@ absl::Status Transformer::ApplyCacheOps() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Transformer::Settle(absl::Duration time) {
+absl::StatusOr<bool> Transformer::LayOutMore(absl::Duration time) {
   for (const Stage& stage : stages_) {
-    ASSIGN_OR_RETURN(const bool more, stage.backend->Settle(time));
+    ASSIGN_OR_RETURN(const bool more, stage.backend->LayOutMore(time));
     if (more) return true;
   }
   return false;

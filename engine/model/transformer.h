@@ -34,9 +34,10 @@ class Transformer final : public LanguageModel {
   // Loads the weights, takes the memory of devices that steps need (step_bounds.h), and reserves
   // the cache: kv_bytes, or for 0 half of what the devices have left, DefaultCacheBytes() of the
   // host's. `parts` are in the order of the layers, and have each of the model's own once; they are
-  // one where spec.has_mtp. With `lays_out_later` Settle reads weights and lays them out, beside
-  // the first steps (LoadWeights). Errors: those of LoadWeights and PlanCache; ResourceExhausted,
-  // with what was wanted and what there is, where a device has too little memory.
+  // one where spec.has_mtp. With `lays_out_later` LayOutMore reads weights and lays them out,
+  // beside the first steps (LoadWeights). Errors: those of LoadWeights and PlanCache;
+  // ResourceExhausted, with what was wanted and what there is, where a device has too little
+  // memory.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(
       const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
       std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {},
@@ -49,12 +50,12 @@ class Transformer final : public LanguageModel {
   bool has_mtp() const override { return spec_.has_mtp; }
   bool queues_steps() const override;
 
-  absl::Status Launch(ModelStep step) override;
-  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  absl::Status Run(ModelStep step, const std::atomic<bool>& cancel, StepResults* results) override;
   absl::Status Begin(ModelStep step) override;
   absl::Status Pick(std::vector<SamplingRow> samples, std::vector<uint64_t> wanted_logits) override;
+  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
-  absl::StatusOr<bool> Settle(absl::Duration time) override;
+  absl::StatusOr<bool> LayOutMore(absl::Duration time) override;
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
   absl::Span<char> StateMemory(int32_t slot) override;
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
@@ -83,7 +84,7 @@ class Transformer final : public LanguageModel {
   void Prepare(ModelStep step);
   absl::Status ApplyCacheOps();
   absl::Status RunTokens(const std::atomic<bool>& cancel);
-  absl::Status Run(const std::atomic<bool>& cancel, StepResults* results);
+  absl::Status RunModel(const std::atomic<bool>& cancel, StepResults* results);
   absl::Status RunMtp(StepResults* results);
   absl::Status StoreMtp();
   void FindAngles(size_t rope, int32_t position, float* out) const;

@@ -11,10 +11,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
-#include "engine/grammar/json_text.h"
 #include "engine/grammar/number_range.h"
-#include "engine/grammar/schema_document.h"
-#include "engine/grammar/schema_validator.h"
+#include "engine/grammar/schema/json_text.h"
+#include "engine/grammar/schema/schema_document.h"
+#include "engine/grammar/schema/schema_validator.h"
 #include "engine/remote/member_order.h"
 
 namespace lm {

@@ -20,7 +20,7 @@
 #include "engine/remote/chat_api.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/stop_matcher.h"
-#include "engine/text/thinking_filter.h"
+#include "engine/text/chat/thinking_filter.h"
 
 namespace lm {
 

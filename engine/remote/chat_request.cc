@@ -8,7 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/embedding_api.h"
-#include "engine/text/conversation.h"
+#include "engine/text/chat/conversation.h"
 
 namespace lm {
 namespace {

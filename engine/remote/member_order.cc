@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/hash_map.h"
-#include "engine/grammar/schema_document.h"
+#include "engine/grammar/schema/schema_document.h"
 
 namespace lm {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
-#include "engine/text/thinking_marks.h"
+#include "engine/text/chat/thinking_marks.h"
 
 namespace lm {
 

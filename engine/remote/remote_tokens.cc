@@ -12,7 +12,7 @@
 #include "engine/remote/remote_server.h"
 #include "engine/runtime/render_chat.h"
 #include "engine/runtime/trouble.h"
-#include "engine/text/conversation.h"
+#include "engine/text/chat/conversation.h"
 
 namespace lm {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/stop_matcher.h"
+#include "engine/text/chat/thinking_filter.h"
 #include "engine/text/detokenizer.h"
-#include "engine/text/thinking_filter.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {

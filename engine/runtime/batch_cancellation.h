@@ -1,7 +1,7 @@
 // BatchCancellation stops a running step when nobody waits for any of its sequences any more.
 //
 // The engine says which requests are in the step; Request::Cancel says that one of them is gone.
-// When all are, the flag that LanguageModel::Forward polls goes up. Cancelling is rare and may look
+// When all are, the flag that LanguageModel::Run polls goes up. Cancelling is rare and may look
 // at the whole batch; polling is a relaxed load.
 #ifndef LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_
 #define LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_
@@ -21,7 +21,7 @@ class Request;
 // Thread-safe.
 class BatchCancellation {
  public:
-  // For LanguageModel::Forward.
+  // For LanguageModel::Run.
   const std::atomic<bool>& flag() const { return flag_; }
 
   // A step with these requests, as long as it lives; they live longer.

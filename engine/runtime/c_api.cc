@@ -1,4 +1,5 @@
 // The C API of include/lm/lm.h, over Session. No exception and no C++ type crosses it.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -162,7 +163,7 @@ char* lm_generate(lm_engine* engine, const char* prompt, const char* system, con
 int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_prompts,
                       const char* system, const char* options, char** answers, lm_error** error) {
   if (answers != nullptr) std::fill_n(answers, num_prompts, nullptr);
-  return Guarded<int>(error, static_cast<int>(num_prompts), [&]() -> absl::StatusOr<int> {
+  return Guarded<int>(error, -1, [&]() -> absl::StatusOr<int> {
     RETURN_IF_ERROR(CheckEngine(engine));
     if (num_prompts > 0) {
       RETURN_IF_ERROR(CheckGiven(prompts, "prompts"));

@@ -89,8 +89,7 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
   step.margins = true;
   const bool decodes = step.tables.tokens.size() == rows->size();
   const absl::Time begin = absl::Now();
-  RETURN_IF_ERROR(model_.Launch(std::move(step)));
-  RETURN_IF_ERROR(model_.Await(cancel_, &results_));
+  RETURN_IF_ERROR(model_.Run(std::move(step), cancel_, &results_));
   if (decodes) costs_.Record(static_cast<int32_t>(rows->size()), absl::Now() - begin);
   size_t picked = 0;
   for (Active& a : *rows) {

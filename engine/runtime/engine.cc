@@ -170,11 +170,11 @@ EngineStats Engine::Stats() const {
   return StatsNow();
 }
 
-EngineStats Engine::SettledStats() const {
+EngineStats Engine::StatsSinceLaidOut() const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);
   const EngineStats now = StatsNow();
-  return Between(settling_ ? now : before_settled_, now);
+  return Between(laying_out_ ? now : before_laid_out_, now);
 }
 
 EngineStats Engine::StatsNow() const {

@@ -106,7 +106,7 @@ class Engine {
   int32_t max_sequence_tokens() const { return max_sequence_tokens_; }
   EngineStats Stats() const;
   // Without the work that was done while weights were still being laid out: steps were slower then.
-  EngineStats SettledStats() const;
+  EngineStats StatsSinceLaidOut() const;
   RequestCounts CountsOf(absl::string_view salt) const;
   // The last requests of a salt that are finished, the oldest first.
   std::vector<RequestRecord> RecentRequests(absl::string_view salt) const;
@@ -196,8 +196,8 @@ class Engine {
   std::unique_ptr<PrefixStore> MakeStore();
   std::unique_ptr<PrefixLoader> MakeLoader();
   void MakeRoomForStored();
-  void Settle();
-  void RecordSettling(bool more);
+  void LayOutMore();
+  void RecordLayingOut(bool more);
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
@@ -228,9 +228,9 @@ class Engine {
   bool look_for_abandoned_ = false;
   bool ops_failed_ = false;                          // a step's block operations, until FailBatch
   bool only_loads_ = false;                          // nothing can go on before one is done
-  bool unsettled_ = true;                            // the model may have weights to lay out
-  absl::Time settle_again_ = absl::InfinitePast();   // not before
-  absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until Settle
+  bool weights_left_ = true;                         // the model may have weights to lay out
+  absl::Time lay_out_again_ = absl::InfinitePast();  // not before
+  absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until LayOutMore
   PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;
   uint64_t raises_seen_ = 0;
@@ -243,8 +243,8 @@ class Engine {
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;      // the loader has something that is done
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what StatsNow() adds
-  bool settling_ ABSL_GUARDED_BY(mutex_) = false;    // weights are being laid out
-  EngineStats before_settled_ ABSL_GUARDED_BY(mutex_);
+  bool laying_out_ ABSL_GUARDED_BY(mutex_) = false;  // weights are being laid out
+  EngineStats before_laid_out_ ABSL_GUARDED_BY(mutex_);
   RequestLog log_ ABSL_GUARDED_BY(mutex_);
   SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);

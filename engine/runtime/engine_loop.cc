@@ -36,7 +36,7 @@ void Engine::Run() {
       EndLoads();
       TakeIncoming();
       Step();
-      Settle();
+      LayOutMore();
       recovered_ = false;
     } catch (...) {  // memory; the process is somebody else's and must live
       Recover();
@@ -75,10 +75,10 @@ bool Engine::WaitForWork() {
   auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty();
   };
-  if (scheduler_ != nullptr && scheduler_->idle() && !unsettled_) {
+  if (scheduler_ != nullptr && scheduler_->idle() && !weights_left_) {
     mutex_.Await(absl::Condition(&has_work));
   } else if (scheduler_ != nullptr && scheduler_->idle()) {
-    mutex_.AwaitWithDeadline(absl::Condition(&has_work), settle_again_);
+    mutex_.AwaitWithDeadline(absl::Condition(&has_work), lay_out_again_);
   } else if (only_loads_) {  // those that wait may be abandoned meanwhile
     mutex_.AwaitWithTimeout(absl::Condition(&has_work), absl::Milliseconds(20));
   }
@@ -182,53 +182,53 @@ void Engine::BeginShares(const StepPlan& plan, absl::Time now) {
 
 // Between two steps: has the model lay out weights for as long as the step took, or until there is
 // something else to do.
-void Engine::Settle() {
+void Engine::LayOutMore() {
   constexpr absl::Duration kAtOnce = absl::Milliseconds(5);
   constexpr absl::Duration kWithoutMemory = absl::Seconds(1);
   constexpr absl::Duration kWhileMeasured = absl::Milliseconds(20);
-  if (!unsettled_) return;
+  if (!weights_left_) return;
   const absl::Time start = absl::Now();
   const absl::Time end = start + std::exchange(step_took_, absl::ZeroDuration());
   const bool idle = scheduler_->idle() || only_loads_;
-  if (start < settle_again_ || (!idle && start >= end)) return;
+  if (start < lay_out_again_ || (!idle && start >= end)) return;
   auto others = [this] {
     absl::MutexLock lock(&mutex_);
     return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty() ||
            cancellation_->num_cancels() != cancels_seen_;
   };
-  while (unsettled_) {
+  while (weights_left_) {
     if (MeasuresCeilings()) {  // which would be lower
-      settle_again_ = absl::Now() + kWhileMeasured;
+      lay_out_again_ = absl::Now() + kWhileMeasured;
       return;
     }
-    absl::StatusOr<bool> more = model_->language_model().Settle(kAtOnce);
+    absl::StatusOr<bool> more = model_->language_model().LayOutMore(kAtOnce);
     if (more.ok() && !*more && model_->draft() != nullptr) {
-      more = model_->draft()->language_model().Settle(kAtOnce);
+      more = model_->draft()->language_model().LayOutMore(kAtOnce);
     }
     if (IsLoss(more.status())) {
-      unsettled_ = false;
+      weights_left_ = false;
       LoseModel(more.status());
       return Deliver();
     }
     if (!more.ok()) {  // until then all goes on as before
-      settle_again_ = absl::Now() + kWithoutMemory;
+      lay_out_again_ = absl::Now() + kWithoutMemory;
       return;
     }
-    unsettled_ = *more;
-    RecordSettling(*more);
+    weights_left_ = *more;
+    RecordLayingOut(*more);
     if (others() || (!idle && absl::Now() >= end)) return;
   }
 }
 
-void Engine::RecordSettling(bool more) {
+void Engine::RecordLayingOut(bool more) {
   absl::MutexLock lock(&mutex_);
   if (more) {
-    settling_ = true;
+    laying_out_ = true;
     return;
   }
-  if (settling_) before_settled_ = StatsNow();
-  settling_ = false;
-  stats_.settled = true;
+  if (laying_out_) before_laid_out_ = StatsNow();
+  laying_out_ = false;
+  stats_.laid_out = true;
 }
 
 // Takes out the sequences that nobody waits for any more and those that are out of time.
@@ -454,7 +454,7 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
   return std::make_unique<Scheduler>(SchedulerOptions{
       .step_tokens = options_.step_tokens,
       .max_sequences = options_.max_sequences,
-      .max_scored_rows =
+      .max_logit_rows =
           MostScoredRows(model.vocab_size(), options_.max_sequences, options_.step_tokens),
       .cache = model.cache(),
       .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,

@@ -88,7 +88,7 @@ struct EngineStats {
   int64_t early_steps = 0;       // began before the step before had been read
   double steps_saved = 0;        // what was right took as many fewer steps of as many rows
   std::string draft_model = "";  // that guesses, or "its own layer"; empty: none does
-  bool settled = false;          // all weights are laid out: no step waits for them any more
+  bool laid_out = false;         // all weights are laid out: no step waits for them any more
 };
 
 // What was done between two looks; what is no count of work is as it was at the second.

@@ -43,10 +43,9 @@ absl::Status Engine::RunModel(const StepPlan& plan) {
 }
 
 absl::Status Engine::RunStep(ModelStep step) {
-  LanguageModel& model = model_->language_model();
-  absl::Status status = model.Launch(std::move(step));
   results_.cache_ops_done = false;
-  if (status.ok()) status = model.Await(cancellation_->flag(), &results_);
+  const absl::Status status =
+      model_->language_model().Run(std::move(step), cancellation_->flag(), &results_);
   if (!results_.cache_ops_done) DistrustBlocks();
   return status;
 }

@@ -16,7 +16,7 @@
 #include "engine/runtime/reasoning.h"
 #include "engine/runtime/render_chat.h"
 #include "engine/runtime/vote.h"
-#include "engine/text/conversation.h"
+#include "engine/text/chat/conversation.h"
 #include "engine/text/longest_part.h"
 
 namespace lm {

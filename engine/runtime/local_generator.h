@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/generator.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat/chat_template.h"
 
 namespace lm {
 

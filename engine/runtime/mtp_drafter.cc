@@ -69,8 +69,7 @@ absl::Status MtpDrafter::Step(absl::Span<Active> rows, std::vector<CacheOp>* cac
   step.margins = true;
   const absl::Time begin = absl::Now();
   results_.cache_ops_done = false;
-  absl::Status status = model_.Launch(std::move(step));
-  if (status.ok()) status = model_.Await(cancel_, &results_);
+  const absl::Status status = model_.Run(std::move(step), cancel_, &results_);
   if (results_.cache_ops_done) cache_ops->clear();
   RETURN_IF_ERROR(status);
   costs_.Record(static_cast<int32_t>(rows.size()), absl::Now() - begin);

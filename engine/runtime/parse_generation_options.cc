@@ -17,7 +17,7 @@
 #include "engine/grammar/grammar.h"
 #include "engine/model/adapter_scale.h"
 #include "engine/runtime/generation_options.h"
-#include "engine/text/json_value.h"
+#include "engine/text/template/json_value.h"
 
 namespace lm {
 namespace {

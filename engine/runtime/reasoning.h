@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/runtime/request.h"
-#include "engine/text/thinking_filter.h"
+#include "engine/text/chat/thinking_filter.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {

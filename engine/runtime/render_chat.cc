@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status_macros.h"
-#include "engine/text/json_value.h"
+#include "engine/text/template/json_value.h"
 
 namespace lm {
 namespace {

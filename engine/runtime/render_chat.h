@@ -5,8 +5,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/runtime/generation_options.h"
-#include "engine/text/chat_template.h"
-#include "engine/text/thinking_marks.h"
+#include "engine/text/chat/chat_template.h"
+#include "engine/text/chat/thinking_marks.h"
 
 namespace lm {
 

@@ -21,7 +21,7 @@
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/generation_options.h"
-#include "engine/text/thinking_marks.h"
+#include "engine/text/chat/thinking_marks.h"
 
 namespace lm {
 
@@ -29,7 +29,7 @@ enum class FinishReason {
   kStop,     // the model ended its answer, or a stop string came
   kLength,   // max_tokens
   kContext,  // the context is full
-  kError,    // Result::status says what
+  kError,    // Generation::status says what
 };
 absl::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "context", "error"
 

@@ -176,7 +176,7 @@ StepPlan Scheduler::Schedule(const StepLimits& limits) {
 Scheduler::Guessing Scheduler::FindGuessing(const StepLimits& step_limits, Step* step) const {
   Guessing guessing;
   Speculator::Limits& limits = guessing.limits;
-  limits = {.tokens = std::min(step->budget, options_.max_scored_rows - step->scored_rows),
+  limits = {.tokens = std::min(step->budget, options_.max_logit_rows - step->scored_rows),
             .step_tokens = step->decode_tokens + step->prompt_tokens,
             .prompts = step->prompt_tokens > 0,
             .prompt_seconds = step_limits.token_seconds,
@@ -444,7 +444,7 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
   }
   if (num_tokens <= 0) return true;
   if (sequence->scoring()) {
-    num_tokens = std::min(num_tokens, options_.max_scored_rows - step->scored_rows);
+    num_tokens = std::min(num_tokens, options_.max_logit_rows - step->scored_rows);
     if (num_tokens == 0) return true;
   }
   return PlanTokens(sequence, num_tokens, step);

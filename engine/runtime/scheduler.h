@@ -59,8 +59,9 @@ namespace lm {
 
 struct SchedulerOptions {
   int32_t step_tokens = kMostStepTokens;
-  int32_t max_sequences = kMostSequences;     // and kInteractiveSeats more for interactive ones
-  int32_t max_scored_rows = kMostStepTokens;  // tokens of prompts being scored in one step; >= 1
+  int32_t max_sequences = kMostSequences;  // and kInteractiveSeats more for interactive ones
+  // Rows of a step that have logits beside the sampled ones: scored prompts, and guesses; >= 1.
+  int32_t max_logit_rows = kMostStepTokens;
   CacheShape cache;
   bool prefix_cache = true;
   int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms

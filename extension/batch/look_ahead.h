@@ -54,7 +54,7 @@
 #include "extension/batch/known_answers.h"
 #include "extension/batch/pending_answer.h"
 #include "extension/batch/shadow_statement.h"
-#include "extension/connection/scalar_function.h"
+#include "extension/binding/scalar_function.h"
 
 namespace lm {
 

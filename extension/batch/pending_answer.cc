@@ -5,10 +5,10 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/map_reduce.h"
 #include "extension/batch/row_request.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
-#include "extension/connection/scalar_function.h"
 #include "extension/connection/statement_call.h"
 
 namespace lm {

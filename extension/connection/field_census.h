@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/field_order.h"
+#include "engine/text/chat/field_order.h"
 
 namespace lm {
 

@@ -3,7 +3,7 @@
 //
 //   ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::TakeOfCall(json, {"dimensions", "pooling"}));
 //   ASSIGN_OR_RETURN(int64_t dimensions, own.Integer("dimensions", 0, 1, 10000));
-//   ASSIGN_OR_RETURN(CallOptions options, ResolveOptions(connection, own.rest()));
+//   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
 #ifndef LM_EXTENSION_CONNECTION_OWN_OPTIONS_H_
 #define LM_EXTENSION_CONNECTION_OWN_OPTIONS_H_
 

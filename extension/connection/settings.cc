@@ -24,7 +24,11 @@ namespace {
 
 std::string Shown(const Cell& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return absl::StrCat(*integer);
-  if (const auto* real = std::get_if<double>(&value)) return absl::StrCat(*real);
+  if (const auto* real = std::get_if<double>(&value)) {
+    const std::string digits = absl::StrCat(*real);
+    const bool whole = digits.find_first_not_of("-0123456789") == std::string::npos;
+    return whole ? absl::StrCat(digits, ".0") : digits;
+  }
   if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("'", *text, "'");
   return "NULL";
 }

@@ -39,9 +39,9 @@
 #include "extension/batch/look_ahead.h"
 #include "extension/batch/map_reduce.h"
 #include "extension/batch/row_answer.h"
-#include "extension/connection/aggregate_function.h"
+#include "extension/binding/aggregate_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/connection/own_options.h"
-#include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
 namespace lm {

@@ -22,9 +22,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/row_answer.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
-#include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
 namespace lm {

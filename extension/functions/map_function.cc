@@ -36,7 +36,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
 #include "extension/batch/pending_answer.h"
-#include "extension/connection/scalar_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/boundary.h"
 #include "extension/host/sql_tokens.h"

@@ -23,8 +23,8 @@
 #include "engine/runtime/memo.h"
 #include "extension/batch/answer_queue.h"
 #include "extension/batch/pending_answer.h"
-#include "extension/connection/aggregate_function.h"
-#include "extension/connection/scalar_function.h"
+#include "extension/binding/aggregate_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/connection/statement_call.h"
 #include "extension/functions/functions.h"
 

@@ -29,9 +29,9 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
-#include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/interrupt.h"
 

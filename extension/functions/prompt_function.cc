@@ -9,9 +9,9 @@
 //     Is it good value?
 //
 // {{name}} is a field of the JSON object `fields`, {{*}} all fields that the template does not
-// name, a line "name: value" each (engine/text/prompt_form.h). Where rows have fields in common,
-// what they begin with alike is computed once: so those that are repeated most are best put first.
-// `order`, a JSON array of names, says which come first at {{*}}; without it they come as in
+// name, a line "name: value" each (engine/text/chat/prompt_form.h). Where rows have fields in
+// common, what they begin with alike is computed once: so those that are repeated most are best put
+// first. `order`, a JSON array of names, says which come first at {{*}}; without it they come as in
 // `fields`. A row's prompt depends on these arguments alone, so its answer never does on other
 // rows. Which order shares most is a question to a table, and lm_field_order() answers it:
 //
@@ -19,10 +19,11 @@
 //   SELECT tokens, tokens_shared, tokens_shared_ordered, field_order          -- what it would save
 //     FROM lm_explain('SELECT generate(lm_prompt(..., json_object(...))) FROM reviews');
 //
-// The order of engine/text/field_order.h: the best one that is the same for all rows. It is of the
-// rows as they are now: to keep prompts, and what is remembered of them, as they are while rows are
-// added, keep the order in a table. NULLs are NULL, and no rows are passed over by lm_field_order
-// but those. Both are functions of their arguments, for views, triggers and indexes, too.
+// The order of engine/text/chat/field_order.h: the best one that is the same for all rows. It is of
+// the rows as they are now: to keep prompts, and what is remembered of them, as they are while rows
+// are added, keep the order in a table. NULLs are NULL, and no rows are passed over by
+// lm_field_order but those. Both are functions of their arguments, for views, triggers and indexes,
+// too.
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,10 +32,10 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
-#include "engine/text/field_order.h"
-#include "engine/text/prompt_form.h"
-#include "extension/connection/aggregate_function.h"
-#include "extension/connection/scalar_function.h"
+#include "engine/text/chat/field_order.h"
+#include "engine/text/chat/prompt_form.h"
+#include "extension/binding/aggregate_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/flat_array.h"
 

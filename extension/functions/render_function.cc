@@ -17,7 +17,7 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/batch/row_request.h"
-#include "extension/connection/scalar_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 
 namespace lm {

@@ -22,8 +22,8 @@
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/connection/own_options.h"
-#include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/questions/embedder.h"
 

@@ -38,7 +38,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/text/detokenizer.h"
 #include "extension/batch/row_answer.h"
-#include "extension/connection/scalar_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/flat_array.h"
 

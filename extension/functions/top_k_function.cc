@@ -25,7 +25,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
-#include "extension/connection/aggregate_function.h"
+#include "extension/binding/aggregate_function.h"
 #include "extension/functions/functions.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/relevance.h"

@@ -20,7 +20,7 @@
 #include "engine/base/json.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
-#include "extension/connection/scalar_function.h"
+#include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "lm/lm.h"
 

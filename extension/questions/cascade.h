@@ -2,7 +2,7 @@
 //
 //   ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"escalate"}));
 //   ASSIGN_OR_RETURN(row.options, ...own.rest()...);
-//   RETURN_IF_ERROR(AddEscalation(own, ConfidenceInChoice, use, constrain, &row));
+//   RETURN_IF_ERROR(AddEscalation(own, ConfidenceInAnswer, use, constrain, &row));
 //
 // What decides is how probable the first model finds its own answer, by its logits: of a yes or no
 // the share of the two, of a label or of JSON the product of its tokens' probabilities, each among

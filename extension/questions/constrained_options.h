@@ -15,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "extension/connection/scalar_function.h"
-#include "extension/connection/table_function.h"
+#include "extension/binding/scalar_function.h"
+#include "extension/binding/table_function.h"
 
 namespace lm {
 

@@ -26,10 +26,10 @@
 
 #include "absl/status/status.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch_files/batch_poll.h"
+#include "extension/binding/table_function.h"
 #include "extension/connection/own_options.h"
-#include "extension/connection/table_function.h"
 #include "extension/host/sqlite_value.h"
-#include "extension/jobs/batch_poll.h"
 #include "extension/tables/job_cursor.h"
 #include "extension/tables/tables.h"
 

@@ -22,8 +22,8 @@
 #include "engine/runtime/engine.h"
 #include "engine/runtime/generator_registry.h"
 #include "engine/text/detokenizer.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/connection/await.h"
-#include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
 

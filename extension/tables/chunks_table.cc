@@ -31,8 +31,8 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/generator_sizes.h"
 #include "engine/text/text_chunks.h"
+#include "extension/binding/table_function.h"
 #include "extension/connection/call_options.h"
-#include "extension/connection/table_function.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
 

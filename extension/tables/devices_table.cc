@@ -13,8 +13,8 @@
 
 #include "engine/backend/registry.h"
 #include "engine/base/status_macros.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/connection/await.h"
-#include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 
 namespace lm {

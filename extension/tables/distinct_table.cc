@@ -25,8 +25,8 @@
 
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
+#include "extension/binding/table_function.h"
 #include "extension/connection/own_options.h"
-#include "extension/connection/table_function.h"
 #include "extension/tables/embedded_rows.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/vector_panels.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "engine/remote/download_list.h"
-#include "extension/connection/snapshot_table.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
 

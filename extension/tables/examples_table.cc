@@ -22,7 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/connection/snapshot_table.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/tables/tables.h"
 
 namespace lm {

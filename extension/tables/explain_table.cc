@@ -63,10 +63,10 @@
 #include "engine/runtime/cost_forecast.h"
 #include "engine/runtime/engine.h"
 #include "extension/batch/shadow_statement.h"
+#include "extension/binding/table_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/statement_call.h"
-#include "extension/connection/table_function.h"
 #include "extension/host/given_statement.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/explain_sample.h"
@@ -284,16 +284,16 @@ class ExplainCursor : public TableCursor {
       ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
     }
     const std::shared_ptr<Engine>& engine = totals.generator->engine();
-    const CostForecast forecast =
-        Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared - totals.tokens_stored,
-                  .positions = totals.positions,
-                  .answers = totals.answers,
-                  .most_answer_tokens = totals.most_answer_tokens,
-                  .most_answer_positions = totals.most_answer_positions,
-                  .most_answer_reads = totals.most_answer_reads,
-                  .free_answers = totals.free_answers,
-                  .most_free_answer_tokens = totals.most_free_answer_tokens},
-                 engine != nullptr ? engine->SettledStats() : EngineStats(), info.cost, ceilings);
+    const CostForecast forecast = Forecast(
+        {.prefill_tokens = totals.tokens - totals.tokens_shared - totals.tokens_stored,
+         .positions = totals.positions,
+         .answers = totals.answers,
+         .most_answer_tokens = totals.most_answer_tokens,
+         .most_answer_positions = totals.most_answer_positions,
+         .most_answer_reads = totals.most_answer_reads,
+         .free_answers = totals.free_answers,
+         .most_free_answer_tokens = totals.most_free_answer_tokens},
+        engine != nullptr ? engine->StatsSinceLaidOut() : EngineStats(), info.cost, ceilings);
     auto seconds = [](const std::optional<absl::Duration>& d) {
       return d.has_value() ? Cell(absl::ToDoubleSeconds(*d)) : Cell();
     };

@@ -36,7 +36,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
-#include "engine/grammar/schema_document.h"
+#include "engine/grammar/schema/schema_document.h"
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
 #include "extension/host/sqlite_value.h"

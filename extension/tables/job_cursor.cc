@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/connection/snapshot_table.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/connection/statement_call.h"
 
 namespace lm {

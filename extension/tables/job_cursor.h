@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/status_macros.h"
-#include "extension/connection/table_function.h"
+#include "extension/binding/table_function.h"
 
 namespace lm {
 

@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/base/status_macros.h"
-#include "extension/connection/table_function.h"
+#include "extension/binding/table_function.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 #include "extension/tables/tables.h"

@@ -42,7 +42,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/generator_registry.h"
-#include "extension/connection/snapshot_table.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/memo/memo_file.h"
 #include "extension/memo/memo_listing.h"
 #include "extension/tables/tables.h"

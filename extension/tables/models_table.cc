@@ -106,9 +106,9 @@
 #include "engine/base/status_macros.h"
 #include "engine/remote/hub_reference.h"
 #include "engine/remote/remote_generator.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/connection/check_model.h"
 #include "extension/connection/hub_model.h"
-#include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 
 namespace lm {

@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/generator_registry.h"
-#include "extension/connection/snapshot_table.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
 

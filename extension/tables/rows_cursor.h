@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "extension/connection/table_function.h"
+#include "extension/binding/table_function.h"
 #include "extension/host/sqlite_value.h"
 
 namespace lm {

@@ -49,8 +49,8 @@
 
 #include "absl/time/time.h"
 #include "engine/base/status_macros.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/connection/other_processes.h"
-#include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
 

@@ -26,10 +26,10 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/fork_guard.h"
 #include "extension/batch/row_answer.h"
+#include "extension/binding/table_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
-#include "extension/connection/table_function.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
 

@@ -9,8 +9,8 @@
  *   lm_engine_close(engine);
  *
  * Conventions
- * - Strings are NUL-terminated UTF-8. A char* that is returned belongs to the caller:
- * lm_string_free.
+ * - Strings are NUL-terminated UTF-8. A char* that is returned belongs to the caller, who frees it
+ *   by lm_string_free.
  * - Functions that can fail take an lm_error** last, which may be NULL. On failure they return NULL
  *   (or a negative number) and set *error to a new error for lm_error_free; on success they leave
  *   *error alone.
@@ -20,9 +20,9 @@
  *   temperature, top_k, top_p, min_p, seed, repeat_penalty, logit_bias, stop, choices, regex,
  *   schema, grammar, json_spaces, additional, strict_schema, n, vote, best_of, lora, messages,
  *   examples (an array), thinking, thinking_tokens, template_args, on_overflow, on_length,
- *   timeout_ms, priority, speculate (see the README). Those that are of SQL are refused: model,
- *   max_total_tokens, max_seconds, max_cost, on_error, cache.
- * - A NULL engine is an error, as is NULL for an array of more than no elements.
+ *   timeout_ms, priority, speculate (sql/guide/options.md says what each does). Options that exist
+ *   only in SQL are refused: model, max_total_tokens, max_seconds, max_cost, on_error, cache.
+ * - NULL for the engine, or for an array that is not empty, is an error.
  * - An lm_engine may be used from several threads at once; their generations run as one batch.
  *   Opening one file twice gives two handles to one loaded model.
  */
@@ -58,14 +58,15 @@ LM_API char* lm_generate(lm_engine* engine, const char* prompt, const char* syst
                          const char* options, lm_error** error);
 
 /* Several prompts under one system prompt, decoded together. answers[i] is set for each prompt that
- * succeeded, and NULL for one that failed; returns the number of failures, and *error is the first
- * of them. */
+ * succeeded, and NULL for one that failed. Returns how many failed, and *error is the first one's;
+ * -1 where the call itself failed (its options, say) and no prompt was answered. */
 LM_API int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_prompts,
                              const char* system, const char* options, char** answers,
                              lm_error** error);
 
 /* Tokens of a plain text, as the model would be fed (BOS where it adds one). Returns their number
- * and writes the first `capacity` of them to `tokens` (which may be NULL if capacity is 0). */
+ * and writes the first `capacity` of them to `tokens` (which may be NULL if capacity is 0); -1 on
+ * failure. */
 LM_API int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t capacity,
                            lm_error** error);
 

@@ -142,7 +142,7 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const ModelWork work,
                    ReadModelWork(arguments.model, engine.engine().model().info().kv_type));
   const int64_t resident = ResidentBytes();
-  RETURN_IF_ERROR(engine.WaitUntilSettled());
+  RETURN_IF_ERROR(engine.WaitUntilLaidOut());
   engine.set_sampling(arguments.sampling);
   const int threads = arguments.options.threads > 0 ? arguments.options.threads : DefaultThreads();
   const ModelInfo& info = engine.engine().model().info();

@@ -95,10 +95,7 @@ class PrefixRows {
     step->logit_rows.push_back(static_cast<int32_t>(step->tables.tokens.size()) - 1);
   }
 
-  absl::Status Run(ModelStep step) {
-    RETURN_IF_ERROR(model_.Launch(std::move(step)));
-    return model_.Await(cancel_, &results_);
-  }
+  absl::Status Run(ModelStep step) { return model_.Run(std::move(step), cancel_, &results_); }
 
   LanguageModel& model_;
   const int32_t prefix_;

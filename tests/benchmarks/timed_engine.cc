@@ -29,9 +29,9 @@ absl::StatusOr<TimedEngine> TimedEngine::Load(const std::string& path, const Mod
   return timed;
 }
 
-absl::Status TimedEngine::WaitUntilSettled() const {
+absl::Status TimedEngine::WaitUntilLaidOut() const {
   const absl::Time end = absl::Now() + absl::Minutes(5);
-  while (!engine_->Stats().settled) {
+  while (!engine_->Stats().laid_out) {
     if (absl::Now() > end) return absl::DeadlineExceededError("the weights are not laid out yet");
     absl::SleepFor(absl::Milliseconds(10));
   }

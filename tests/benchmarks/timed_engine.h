@@ -47,7 +47,7 @@ class TimedEngine {
   Engine& engine() { return *engine_; }
 
   // Until all weights are laid out: figures are of steps that need not wait for them.
-  absl::Status WaitUntilSettled() const;
+  absl::Status WaitUntilLaidOut() const;
 
   // Whether tokens are guessed (speculation); at first never: figures are of the model's own steps.
   void set_speculate(Speculate speculate) { speculate_ = speculate; }

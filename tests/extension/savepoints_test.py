@@ -63,6 +63,7 @@ class SavepointsTest(unittest.TestCase):
             key, other, value, changed = kind.keys[0], kind.keys[1], kind.values[0], kind.values[1]
             names = f"{kind.key}, {kind.column}"
             writes = ((f"UPDATE {{}} SET {kind.column} = ? WHERE {kind.key} = '{key}'", changed),
+                      (f"UPDATE {{}} SET {kind.column} = new FROM (SELECT ? AS new) WHERE {kind.key} = '{key}'", changed),
                       (f"DELETE FROM {{}} WHERE {kind.key} = ?", key),
                       (f"INSERT INTO {{}}({names}) VALUES ('{other}', ?)", changed),
                       (f"INSERT OR REPLACE INTO {{}}({names}) VALUES ('{key}', ?)", changed),
@@ -86,6 +87,15 @@ class SavepointsTest(unittest.TestCase):
                             connection.execute(end)
                             self.check(connection, kind)
                             connection.close()
+
+    def test_a_column_that_cannot_be_written(self):
+        connection = self.connect()
+        for change in ("default_value = 9 WHERE key = 'max_tokens'", "value = 9, default_value = new FROM (SELECT 9 AS new) WHERE key = 'max_tokens'"):
+            with self.assertRaisesRegex(sqlite3.Error, "the column default_value cannot be written; key to value can"):
+                connection.execute(f"UPDATE temp.lm_settings SET {change}")
+        self.assertEqual(harness.value(connection, "SELECT value = default_value FROM temp.lm_settings WHERE key = 'max_tokens'"), 1)
+        with self.assertRaisesRegex(sqlite3.Error, r"threads must be an integer from 0 to \d+, got 2\.0"):
+            connection.execute("UPDATE temp.lm_settings SET value = 2.0 WHERE key = 'threads'")
 
     def test_examples(self):
         connection = self.connect()

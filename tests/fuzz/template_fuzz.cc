@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "engine/text/chat_template.h"
-#include "engine/text/json_value.h"
+#include "engine/text/chat/chat_template.h"
+#include "engine/text/template/json_value.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/showable.h"
 

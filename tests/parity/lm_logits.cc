@@ -62,8 +62,7 @@ absl::Status Run(const Arguments& arguments) {
     std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
     if (arguments.mtp) step.hidden_rows = step.logit_rows;
     ModelStep guess{.tables = step.tables, .logit_rows = step.logit_rows};
-    RETURN_IF_ERROR(language_model.Launch(std::move(step)));
-    RETURN_IF_ERROR(language_model.Await(cancel, &results));
+    RETURN_IF_ERROR(language_model.Run(std::move(step), cancel, &results));
     if (arguments.mtp) {
       guess.tables.tokens.erase(guess.tables.tokens.begin());
       guess.tables.sequences[0].num_tokens -= 1;
@@ -71,8 +70,7 @@ absl::Status Run(const Arguments& arguments) {
       guess.logit_rows.pop_back();
       results.hidden.resize(int64_t{tokens - 1} * language_model.hidden_size());
       guess.mtp_hidden = results.hidden;
-      RETURN_IF_ERROR(language_model.Launch(std::move(guess)));
-      RETURN_IF_ERROR(language_model.Await(cancel, &results));
+      RETURN_IF_ERROR(language_model.Run(std::move(guess), cancel, &results));
     }
     out.write(reinterpret_cast<const char*>(results.logits.data()),
               static_cast<std::streamsize>(results.logits.size() * sizeof(float)));

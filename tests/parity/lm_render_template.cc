@@ -14,8 +14,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/text/json_value.h"
-#include "engine/text/template_json.h"
+#include "engine/text/template/json_value.h"
+#include "engine/text/template/template_json.h"
 #include "tests/engine/text/template_cases.h"
 
 namespace lm {

@@ -37,17 +37,17 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(
     DType dtype, int64_t rows, int64_t cols, LastingRowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
-  return PanelMatrix::Open(dtype, rows, cols, std::move(read), unsettled_);
+  return PanelMatrix::Open(dtype, rows, cols, std::move(read), deferred_);
 }
 
-absl::StatusOr<bool> CpuBackend::Settle(absl::Duration time) {
+absl::StatusOr<bool> CpuBackend::LayOutMore(absl::Duration time) {
   constexpr int64_t kBytesAtOnce = 2 << 20;  // milliseconds, where memory is slow to come
   const absl::Time end = absl::Now() + time;
-  while (PanelMatrix* matrix = unsettled_->first()) {
+  while (PanelMatrix* matrix = deferred_->first()) {
     RETURN_IF_ERROR(matrix->PackMore(kBytesAtOnce, &pool_, &arena_, &workers_));
     if (absl::Now() >= end) break;
   }
-  return unsettled_->first() != nullptr;
+  return deferred_->first() != nullptr;
 }
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::AdoptMatrix(DType dtype, int64_t rows,
@@ -170,7 +170,7 @@ absl::Status CpuBackend::ScaleAndCap(Tensor x, float scale, float cap) {
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
+absl::Status CpuBackend::ScaleGroups(Tensor x, Tensor factors, Activation activation) {
   RETURN_IF_ERROR(CheckScaleRows(x, factors));
   const int64_t n = x.cols / factors.cols;
   ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {

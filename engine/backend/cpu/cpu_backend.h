@@ -47,7 +47,7 @@ class CpuBackend : public Backend {
                                                                   int64_t cols,
                                                                   LastingRowReader read) override;
   bool lays_out_later() const override { return true; }
-  absl::StatusOr<bool> Settle(absl::Duration time) override;
+  absl::StatusOr<bool> LayOutMore(absl::Duration time) override;
   bool adopts_matrices() const override { return true; }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows, int64_t cols,
                                                             Buffer packed) override;
@@ -64,7 +64,7 @@ class CpuBackend : public Backend {
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
-  absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) override;
+  absl::Status RotateTails(Tensor x, int64_t head_dim, const Rope& rope) override;
   absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) override;
   absl::Status StoreRows(Tensor x, const RowLayer& layer) override;
   absl::Status ScoreRows(Tensor q, Tensor weights, const RowLayer& layer, Tensor out) override;
@@ -77,7 +77,7 @@ class CpuBackend : public Backend {
   absl::Status Add(Tensor x, Tensor y, float scale) override;
   absl::Status ScaleAndCap(Tensor x, float scale, float cap) override;
   absl::Status Clamp(Tensor x, float low, float high) override;
-  absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override;
+  absl::Status ScaleGroups(Tensor x, Tensor factors, Activation activation) override;
   absl::Status Dot(Tensor x, Tensor y, Tensor out) override;
   absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
                           Tensor out) override;
@@ -146,7 +146,7 @@ class CpuBackend : public Backend {
   const CpuKernels& kernels_;
   ThreadPool pool_;
   WeightArena arena_;
-  std::shared_ptr<UnsettledMatrices> unsettled_ = std::make_shared<UnsettledMatrices>();
+  std::shared_ptr<DeferredMatrices> deferred_ = std::make_shared<DeferredMatrices>();
   Scratch rows_;                    // a row of a product's input for each worker
   Scratch inputs_;                  // activations as a product wants them
   Scratch workers_;                 // what each worker needs

@@ -138,7 +138,7 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
+absl::Status CpuBackend::RotateTails(Tensor x, int64_t head_dim, const Rope& rope) {
   RETURN_IF_ERROR(CheckTurn(step_index(), x, head_dim, rope));
   const RopeTable& table = step().ropes[rope.table];
   ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {

@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Adopt(DType dtype, int
 }
 
 PanelMatrix::~PanelMatrix() {
-  if (unsettled_ != nullptr) unsettled_->Remove(this);
+  if (deferred_ != nullptr) deferred_->Remove(this);
 }
 
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
@@ -100,11 +100,11 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int6
 
 std::unique_ptr<PanelMatrix> PanelMatrix::Open(DType dtype, int64_t rows, int64_t cols,
                                                LastingRowReader lasting,
-                                               std::shared_ptr<UnsettledMatrices> unsettled) {
+                                               std::shared_ptr<DeferredMatrices> deferred) {
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
   matrix->lasting_ = std::move(lasting);
-  unsettled->Add(matrix.get());
-  matrix->unsettled_ = std::move(unsettled);
+  deferred->Add(matrix.get());
+  matrix->deferred_ = std::move(deferred);
   return matrix;
 }
 
@@ -119,7 +119,7 @@ absl::Status PanelMatrix::PackMore(int64_t bytes, ThreadPool* pool, WeightArena*
   RETURN_IF_ERROR(PackPieces(pieces_, end, lasting_, pool, scratch));
   pieces_ = end;
   if (!is_whole()) return absl::OkStatus();
-  std::exchange(unsettled_, nullptr)->Remove(this);
+  std::exchange(deferred_, nullptr)->Remove(this);
   lasting_ = nullptr;
   return absl::OkStatus();
 }

@@ -21,7 +21,7 @@ class PanelMatrix;
 
 // The matrices that are not whole yet, in the order in which they were loaded. One thread at a
 // time.
-class UnsettledMatrices {
+class DeferredMatrices {
  public:
   void Add(PanelMatrix* matrix) { matrices_.push_back(matrix); }
   void Remove(PanelMatrix* matrix) {
@@ -50,10 +50,10 @@ class PanelMatrix : public WeightMatrix {
                                                            RowReader read, ThreadPool* pool,
                                                            WeightArena* arena, Scratch* scratch);
 
-  // Of rows that last: reads none yet. `unsettled` has it until it is whole.
+  // Of rows that last: reads none yet. `deferred` has it until it is whole.
   static std::unique_ptr<PanelMatrix> Open(DType dtype, int64_t rows, int64_t cols,
                                            LastingRowReader lasting,
-                                           std::shared_ptr<UnsettledMatrices> unsettled);
+                                           std::shared_ptr<DeferredMatrices> deferred);
 
   // A matrix that Pack laid out. InvalidArgument for another number of bytes.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Adopt(DType dtype, int64_t rows, int64_t cols,
@@ -130,7 +130,7 @@ class PanelMatrix : public WeightMatrix {
   int64_t pair_scale_bytes_ = 0;
   int64_t pieces_ = 0;        // in memory
   LastingRowReader lasting_;  // of the others
-  std::shared_ptr<UnsettledMatrices> unsettled_;
+  std::shared_ptr<DeferredMatrices> deferred_;
 };
 
 }  // namespace lm

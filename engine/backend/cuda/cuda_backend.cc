@@ -97,12 +97,13 @@ absl::Status CudaBackend::ScaleAndCap(Tensor x, float scale, float cap) {
                         "ScaleAndCap");
 }
 
-absl::Status CudaBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
+absl::Status CudaBackend::ScaleGroups(Tensor x, Tensor factors, Activation activation) {
   RETURN_IF_ERROR(CheckScaleRows(x, factors));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
   return device_->Check(
-      cuda::ScaleRows(device_->queue(), ToMatrix(x), ToMatrix(factors), activation), "ScaleRows");
+      cuda::ScaleGroups(device_->queue(), ToMatrix(x), ToMatrix(factors), activation),
+      "ScaleGroups");
 }
 
 absl::Status CudaBackend::Clamp(Tensor x, float low, float high) {

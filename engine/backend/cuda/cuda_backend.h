@@ -3,7 +3,7 @@
 //
 // Its numbers (numeric_contract.h: kRowInvariant).
 //
-// RopeAndStoreKv, Add, ScaleRows by plain factors, GatherRows, GatherSlots, CombineSlots, Embed,
+// RopeAndStoreKv, Add, ScaleGroups by plain factors, GatherRows, GatherSlots, CombineSlots, Embed,
 // the copies and products of F32 weights give the reference's bits; so does Route, but for exp,
 // which it rounds to the nearest float where a C library's expf may not. Products of quantised
 // weights have kExactBlocks' terms, each exact, and an order of their own for the sums

@@ -81,7 +81,7 @@ class CudaBackend : public Backend {
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
-  absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) override;
+  absl::Status RotateTails(Tensor x, int64_t head_dim, const Rope& rope) override;
   absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) override;
   absl::Status StoreRows(Tensor x, const RowLayer& layer) override;
   absl::Status ScoreRows(Tensor q, Tensor weights, const RowLayer& layer, Tensor out) override;
@@ -94,7 +94,7 @@ class CudaBackend : public Backend {
   absl::Status Add(Tensor x, Tensor y, float scale) override;
   absl::Status ScaleAndCap(Tensor x, float scale, float cap) override;
   absl::Status Clamp(Tensor x, float low, float high) override;
-  absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override;
+  absl::Status ScaleGroups(Tensor x, Tensor factors, Activation activation) override;
   absl::Status Dot(Tensor x, Tensor y, Tensor out) override;
   absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
                           Tensor out) override;

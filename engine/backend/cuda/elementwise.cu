@@ -137,7 +137,7 @@ cudaError_t ScaleAndCap(const Queue& queue, Matrix x, float scale, float cap) {
   return Launch(queue, ScaleAndCapKernel, GridOver(x), kThreads, x, scale, cap);
 }
 
-cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation) {
+cudaError_t ScaleGroups(const Queue& queue, Matrix x, Matrix factors, Activation activation) {
   return Launch(queue, ScaleRowsKernel, GridOver(x), kThreads, x, factors, activation);
 }
 

@@ -217,13 +217,13 @@ cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix ga
 cudaError_t Add(const Queue& queue, Matrix x, Matrix y, float scale);
 cudaError_t ScaleAndCap(const Queue& queue, Matrix x, float scale, float cap);
 cudaError_t Clamp(const Queue& queue, Matrix x, float low, float high);
-cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation);
+cudaError_t ScaleGroups(const Queue& queue, Matrix x, Matrix factors, Activation activation);
 cudaError_t Dot(const Queue& queue, Matrix x, Matrix y, Matrix out);
 cudaError_t MixStreams(const Queue& queue, Matrix x, Matrix weights, int64_t streams, bool adds,
                        Matrix out);
 cudaError_t BalanceStreams(const Queue& queue, Matrix x, int64_t streams, int32_t iterations,
                            float eps, Matrix out);
-cudaError_t Turn(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves);
+cudaError_t RotateTails(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves);
 cudaError_t PoolRows(const Queue& queue, const PooledRows& inputs, const StepRows& step,
                      const States& states, Matrix out);
 cudaError_t StoreRows(const Queue& queue, Matrix x, const StepRows& step, const int64_t* slots,
@@ -271,7 +271,7 @@ cudaError_t DeltaRule(const Queue& queue, const DeltaRows& inputs, const StepRow
                       const States& states, Matrix out);
 
 // Products. Quantised, F16 and BF16 weights are packed (packed_weights.cuh), 16 rows or a multiple
-// at a time but for the last ones, from blocks as BlocksOnDevice gives them (loaded_blocks.h);
+// at a time but for the last ones, from blocks as WriteBlocksOnDevice gives them (loaded_blocks.h);
 // their input is packed likewise (packed_input.cuh), to PackedInputBytes bytes at `to`.
 PackedShape ShapeOfPacked(DType dtype, int64_t rows, int64_t cols);
 cudaError_t PackWeights(const Queue& queue, DType dtype, const PackedWeights& w, const void* raw,

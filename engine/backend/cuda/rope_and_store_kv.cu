@@ -112,7 +112,7 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
 
 }  // namespace
 
-cudaError_t Turn(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves) {
+cudaError_t RotateTails(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves) {
   return Launch(queue, TurnKernel, Grid(x.rows), kRowThreads, x, head_dim, rope, halves);
 }
 

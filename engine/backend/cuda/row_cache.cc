@@ -4,13 +4,14 @@
 
 namespace lm {
 
-absl::Status CudaBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
+absl::Status CudaBackend::RotateTails(Tensor x, int64_t head_dim, const Rope& rope) {
   RETURN_IF_ERROR(CheckTurn(step_index(), x, head_dim, rope));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
-  return device_->Check(cuda::Turn(device_->queue(), ToMatrix(x), head_dim,
-                                   placed_.rope(rope.table), rope.pairing == RopePairing::kHalves),
-                        "Turn");
+  return device_->Check(
+      cuda::RotateTails(device_->queue(), ToMatrix(x), head_dim, placed_.rope(rope.table),
+                        rope.pairing == RopePairing::kHalves),
+      "RotateTails");
 }
 
 absl::Status CudaBackend::PoolRows(const PoolInputs& in, const StateLayer& layer, Tensor out) {

@@ -55,7 +55,7 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, cons
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
+absl::Status ReferenceBackend::RotateTails(Tensor x, int64_t head_dim, const Rope& rope) {
   RETURN_IF_ERROR(CheckTurn(step_index(), x, head_dim, rope));
   const RopeTable& table = step().ropes[rope.table];
   for (int64_t t = 0; t < x.rows; ++t) {

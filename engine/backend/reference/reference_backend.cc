@@ -151,7 +151,7 @@ absl::Status ReferenceBackend::ScaleAndCap(Tensor x, float scale, float cap) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
+absl::Status ReferenceBackend::ScaleGroups(Tensor x, Tensor factors, Activation activation) {
   RETURN_IF_ERROR(CheckScaleRows(x, factors));
   const int64_t n = x.cols / factors.cols;
   for (int64_t t = 0; t < x.rows; ++t) {

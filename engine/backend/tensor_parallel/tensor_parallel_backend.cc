@@ -569,8 +569,8 @@ absl::Status TensorParallelBackend::Normalize(Tensor x, const Norm& norm, Tensor
   return Replicate({out}, &Backend::Normalize, x, norm, out);
 }
 
-absl::Status TensorParallelBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
-  return Replicate({x}, &Backend::Turn, x, head_dim, rope);
+absl::Status TensorParallelBackend::RotateTails(Tensor x, int64_t head_dim, const Rope& rope) {
+  return Replicate({x}, &Backend::RotateTails, x, head_dim, rope);
 }
 
 absl::Status TensorParallelBackend::PoolRows(const PoolInputs& inputs, const StateLayer& layer,
@@ -620,8 +620,8 @@ absl::Status TensorParallelBackend::Clamp(Tensor x, float low, float high) {
   return Replicate({x}, &Backend::Clamp, x, low, high);
 }
 
-absl::Status TensorParallelBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
-  return Replicate({x}, &Backend::ScaleRows, x, factors, activation);
+absl::Status TensorParallelBackend::ScaleGroups(Tensor x, Tensor factors, Activation activation) {
+  return Replicate({x}, &Backend::ScaleGroups, x, factors, activation);
 }
 
 absl::Status TensorParallelBackend::Dot(Tensor x, Tensor y, Tensor out) {

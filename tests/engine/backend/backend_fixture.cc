@@ -159,7 +159,7 @@ double Tolerance(absl::string_view op) {
     double tolerance;
   } kTolerances[] = {
       {"RmsNorm", 5e-7},         {"Normalize", 5e-7},       {"ScaleAndCap", 5e-7},
-      {"ScaleRows", 5e-7},       {"CombineSlots", 5e-7},    {"Attention", 2e-6},
+      {"ScaleGroups", 5e-7},     {"CombineSlots", 5e-7},    {"Attention", 2e-6},
       {"CappedAttention", 2e-5}, {"GatedActivation", 5e-7}, {"CausalConv", 5e-7},
       {"DeltaRule", 5e-6},       {"MixStreams", 2e-6},      {"PoolRows", 5e-6},
       {"ScoreRows", 2e-6},       {"AttendRows", 2e-6},      {"BalanceStreams", 2e-6}};

@@ -254,12 +254,12 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   RETURN_IF_ERROR(backend->Add(matrix(0), matrix(7), 1));
   RETURN_IF_ERROR(backend->ScaleAndCap(matrix(7), 2, 3));
   RETURN_IF_ERROR(backend->Clamp(matrix(7), -1, 1));
-  RETURN_IF_ERROR(backend->ScaleRows(matrix(7), matrix(0).Cols(0, 1), Activation::kSigmoid));
+  RETURN_IF_ERROR(backend->ScaleGroups(matrix(7), matrix(0).Cols(0, 1), Activation::kSigmoid));
   RETURN_IF_ERROR(backend->Dot(matrix(6), matrix(7), matrix(0).Cols(0, 2)));
   RETURN_IF_ERROR(
       backend->MixStreams(matrix(6), matrix(0).Cols(0, 4), 2, ProductResult::kIsAdded, matrix(7)));
   RETURN_IF_ERROR(backend->BalanceStreams(matrix(6).Cols(0, 4), 2, 3, 0.1f, matrix(7).Cols(0, 4)));
-  RETURN_IF_ERROR(backend->Turn(matrix(6), 64, {.table = 1}));
+  RETURN_IF_ERROR(backend->RotateTails(matrix(6), 64, {.table = 1}));
   const RowLayer rows = {.data = static_cast<float*>(kv.data()),
                          .num_blocks = 3,
                          .dim = 64,

@@ -296,18 +296,18 @@ TEST_P(ElementwiseTest, ScaleRowsMultipliesEachGroupByItsOwn) {
       const Matrix factors = random.Normals(5, groups);
       DeviceMatrix device_x(backend(), x, 3), device_factors(backend(), factors, 2);
       ASSERT_TRUE(
-          backend()->ScaleRows(device_x.tensor(), device_factors.tensor(), activation).ok());
+          backend()->ScaleGroups(device_x.tensor(), device_factors.tensor(), activation).ok());
       double slope;
       for (int64_t i = 0; i < 5 * 70; ++i) {
         const float factor = factors.values[i / (70 / groups)];
         x.values[i] *= static_cast<float>(ActivationOf(activation, factor, 1, &slope));
       }
-      ExpectMatches("ScaleRows", x, device_x.Download());
+      ExpectMatches("ScaleGroups", x, device_x.Download());
     }
   }
   DeviceMatrix x(backend(), 5, 70), factors(backend(), 5, 4);
-  EXPECT_EQ(backend()->ScaleRows(x.tensor(), factors.tensor(), Activation::kIdentity).message(),
-            "ScaleRows: a row of 70 values is not 4 groups");
+  EXPECT_EQ(backend()->ScaleGroups(x.tensor(), factors.tensor(), Activation::kIdentity).message(),
+            "ScaleGroups: a row of 70 values is not 4 groups");
 }
 
 TEST_P(ElementwiseTest, ClampKeepsWhatIsWithin) {

@@ -96,10 +96,10 @@ TEST_P(MatMulTest, LastingMatricesHaveTheirBitsAtAnyTime) {
       ExpectSameBits(wanted_rows.Download(), rows.Download());
     };
     expect_same();
-    if (backend()->Settle(absl::ZeroDuration()).value()) {
+    if (backend()->LayOutMore(absl::ZeroDuration()).value()) {
       EXPECT_TRUE(by_turns);
       expect_same();
-      EXPECT_FALSE(backend()->Settle(absl::InfiniteDuration()).value());
+      EXPECT_FALSE(backend()->LayOutMore(absl::InfiniteDuration()).value());
     }
     const int64_t before = reads;
     expect_same();
@@ -122,7 +122,7 @@ TEST_P(MatMulTest, WhatALastingMatrixCannotReadIsAnError) {
     };
     auto w = backend()->LoadLastingMatrix(dtype, 200, 64, read).value();
     gone = true;
-    const absl::StatusOr<bool> lays_out_later = backend()->Settle(absl::ZeroDuration());
+    const absl::StatusOr<bool> lays_out_later = backend()->LayOutMore(absl::ZeroDuration());
     if (lays_out_later.ok()) continue;  // it was laid out at once
     EXPECT_EQ(lays_out_later.status().message(), "row 150 is gone");
     for (const int64_t t : {1, 130}) {
@@ -137,7 +137,7 @@ TEST_P(MatMulTest, WhatALastingMatrixCannotReadIsAnError) {
     DeviceMatrix row(backend(), 1, 64);
     EXPECT_EQ(backend()->Embed(*w, 1, row.tensor()).message(), "row 150 is gone");
     w = nullptr;
-    EXPECT_FALSE(backend()->Settle(absl::ZeroDuration()).value());  // of nothing
+    EXPECT_FALSE(backend()->LayOutMore(absl::ZeroDuration()).value());  // of nothing
   }
 }
 

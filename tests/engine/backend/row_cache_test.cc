@@ -199,7 +199,8 @@ TEST_P(RowCacheTest, TurnsTheLastValuesOfHeads) {
         step.ropes.push_back({dim, angles.Rows(first, count).values});
         DeviceMatrix device_x(backend, x.Rows(first, count), 3);
         EXPECT_TRUE(backend->BeginStep(&step).ok());
-        EXPECT_TRUE(backend->Turn(device_x.tensor(), 16, {.table = 0, .pairing = pairing}).ok());
+        EXPECT_TRUE(
+            backend->RotateTails(device_x.tensor(), 16, {.table = 0, .pairing = pairing}).ok());
         return device_x.Download();
       };
       const Matrix got = turn(backend(), 0, kRows);

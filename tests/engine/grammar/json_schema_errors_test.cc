@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/grammar/schema_document.h"
+#include "engine/grammar/schema/schema_document.h"
 #include "tests/engine/grammar/grammar_testing.h"
 
 namespace lm {

@@ -115,9 +115,8 @@ absl::Status RunOneToken(LanguageModel& language_model) {
   step.tables.blocks[0] = {0};
   step.logit_rows = {0};
   StepResults results;
-  RETURN_IF_ERROR(language_model.Launch(std::move(step)));
   const std::atomic<bool> never{false};
-  return language_model.Await(never, &results);
+  return language_model.Run(std::move(step), never, &results);
 }
 
 // When it is loaded, or else before the first answer that it would have to do with.
@@ -137,15 +136,16 @@ TEST(NotFiniteModelTest, ATensorWithAScaleThatIsNoNumberIsNamed) {
     const std::string said = absl::StrCat(
         "tensor '", tensor.name, "': the scale of Q8_0 block ", tensor.bytes / 34 - 1, " (values ",
         (tensor.bytes / 34 - 1) * 32, " to ", tensor.bytes / 34 * 32 - 1, ") is NaN or infinite");
-    const ModelOptions options = {.threads = 2, .kv_bytes = 1 << 24, .least_unsettled = 0};
+    const ModelOptions options = {.threads = 2, .kv_bytes = 1 << 24, .least_deferred = 0};
     ModelOptions at_once = options;
-    at_once.least_unsettled = int64_t{1} << 40;
+    at_once.least_deferred = int64_t{1} << 40;
     EXPECT_EQ(std::string(Model::Load(path, at_once).status().message()),
               absl::StrCat("model '", path, "': ", said));
     const auto model = Model::Load(path, options).value();
     LanguageModel& language_model = model->language_model();
     for (const absl::Status& error :
-         {RunOneToken(language_model), language_model.Settle(absl::InfiniteDuration()).status()}) {
+         {RunOneToken(language_model),
+          language_model.LayOutMore(absl::InfiniteDuration()).status()}) {
       EXPECT_TRUE(absl::IsDataLoss(error)) << error;
       EXPECT_THAT(std::string(error.message()),
                   testing::EndsWith(absl::StrCat("'", path, "': ", said)));
@@ -164,7 +164,7 @@ TEST(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
     std::filesystem::copy_file(absl::StrCat(LM_TESTDATA, "/models/llama-q8_0.gguf"), path,
                                std::filesystem::copy_options::overwrite_existing);
     auto model =
-        Model::Load(path, {.threads = 1, .kv_bytes = 1 << 24, .least_unsettled = 0}).value();
+        Model::Load(path, {.threads = 1, .kv_bytes = 1 << 24, .least_deferred = 0}).value();
     LanguageModel& language_model = model->language_model();
     TestSequence sequence = MakeSequence({5, 17, 3, 200, 41}, 0);
     Feed(language_model, {&sequence}, {3});
@@ -176,7 +176,8 @@ TEST(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
       file.write("?", 1);
     }
     for (const absl::Status& error :
-         {RunOneToken(language_model), language_model.Settle(absl::InfiniteDuration()).status()}) {
+         {RunOneToken(language_model),
+          language_model.LayOutMore(absl::InfiniteDuration()).status()}) {
       EXPECT_TRUE(absl::IsDataLoss(error)) << error;
       EXPECT_THAT(std::string(error.message()), testing::HasSubstr(path));
       EXPECT_THAT(std::string(error.message()), testing::HasSubstr("tensor '"));

@@ -25,7 +25,7 @@ class ForwardInvarianceTest : public testing::TestWithParam<const char*> {
     auto model = Model::Load(absl::StrCat(LM_TESTDATA, "/models/", GetParam(), ".gguf"),
                              {.threads = threads,
                               .kv_bytes = 1 << 26,
-                              .least_unsettled = settled ? int64_t{1} << 40 : 0});
+                              .least_deferred = settled ? int64_t{1} << 40 : 0});
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }
@@ -74,7 +74,7 @@ TEST_P(ForwardInvarianceTest, ChunksBatchesBlocksAndThreadsChangeNoBit) {
       if (!unfinished) break;
       if (batch.empty()) continue;
       if (threads == 3 && random() % 4 == 0) {
-        ASSERT_TRUE(model->language_model().Settle(absl::ZeroDuration()).ok());
+        ASSERT_TRUE(model->language_model().LayOutMore(absl::ZeroDuration()).ok());
       }
       std::vector<float> logits = Feed(model->language_model(), batch, counts);
       size_t offset = 0;

@@ -38,8 +38,7 @@ inline void Append(const TestSequence& sequence, int32_t count, const LanguageMo
 inline StepResults RunStep(LanguageModel& model, ModelStep step) {
   const std::atomic<bool> cancel{false};
   StepResults results;
-  absl::Status status = model.Launch(std::move(step));
-  if (status.ok()) status = model.Await(cancel, &results);
+  const absl::Status status = model.Run(std::move(step), cancel, &results);
   EXPECT_TRUE(status.ok()) << status;
   return results;
 }

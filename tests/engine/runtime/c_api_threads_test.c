@@ -94,9 +94,10 @@ static void check_refusals(lm_engine* engine) {
   refused(NULL, NULL, "engine must not be NULL");
   lm_error* error = NULL;
   char* answers[kPrompts];
-  if (lm_generate_batch(NULL, kPromptTexts, kPrompts, NULL, NULL, answers, &error) != kPrompts ||
-      lm_generate_batch(engine, NULL, kPrompts, NULL, NULL, answers, NULL) != kPrompts ||
-      lm_generate_batch(engine, kPromptTexts, kPrompts, NULL, NULL, NULL, NULL) != kPrompts ||
+  if (lm_generate_batch(NULL, kPromptTexts, kPrompts, NULL, NULL, answers, &error) != -1 ||
+      lm_generate_batch(engine, NULL, kPrompts, NULL, NULL, answers, NULL) != -1 ||
+      lm_generate_batch(engine, kPromptTexts, kPrompts, NULL, NULL, NULL, NULL) != -1 ||
+      lm_generate_batch(engine, NULL, 0, NULL, "{\"nope\":1}", NULL, NULL) != -1 ||
       lm_generate_batch(engine, NULL, 0, NULL, NULL, NULL, NULL) != 0 ||
       lm_tokenize(engine, "x", NULL, 5, NULL) != -1 ||
       lm_tokenize(engine, "x", NULL, 0, NULL) < 1 || lm_tokenize(NULL, "x", NULL, 0, NULL) != -1 ||

@@ -62,7 +62,7 @@ TEST_F(EngineFaultsTest, CancelEndsAForwardPassThatNobodyWaitsFor) {
 }
 
 TEST_F(EngineFaultsTest, WhoWaitsIsToldWhatIsWrongWithWeightsThatAreLaidOut) {
-  script_->settle = [this]() -> absl::StatusOr<bool> {
+  script_->lay_out = [this]() -> absl::StatusOr<bool> {
     if (script_->forwards < 5) return true;
     return absl::DataLossError("the file was changed");
   };
@@ -76,7 +76,7 @@ TEST_F(EngineFaultsTest, WhoWaitsIsToldWhatIsWrongWithWeightsThatAreLaidOut) {
 
 TEST_F(EngineFaultsTest, TellsTheWorkAsideThatWasDoneBesideLayingWeightsOut) {
   std::atomic<bool> more{true};
-  script_->settle = [&more]() -> absl::StatusOr<bool> {
+  script_->lay_out = [&more]() -> absl::StatusOr<bool> {
     absl::SleepFor(absl::Milliseconds(1));
     return more.load();
   };
@@ -84,16 +84,17 @@ TEST_F(EngineFaultsTest, TellsTheWorkAsideThatWasDoneBesideLayingWeightsOut) {
   const RequestSpec spec{.prompt = {9, 8, 7}, .options = {.max_tokens = 4}};
   ASSERT_TRUE(Generate(*engine_, spec).status.ok());
   const EngineStats before = engine_->Stats();
-  EXPECT_FALSE(before.settled);
+  EXPECT_FALSE(before.laid_out);
   EXPECT_GT(before.tokens_prefilled, 0);
   more = false;
-  for (int i = 0; i < 1000 && !engine_->Stats().settled; ++i) absl::SleepFor(absl::Milliseconds(5));
-  ASSERT_TRUE(engine_->Stats().settled);
-  EXPECT_EQ(engine_->SettledStats().tokens_prefilled, 0);
-  EXPECT_EQ(engine_->SettledStats().prefill_time, absl::ZeroDuration());
+  for (int i = 0; i < 1000 && !engine_->Stats().laid_out; ++i)
+    absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(engine_->Stats().laid_out);
+  EXPECT_EQ(engine_->StatsSinceLaidOut().tokens_prefilled, 0);
+  EXPECT_EQ(engine_->StatsSinceLaidOut().prefill_time, absl::ZeroDuration());
   const RequestSpec other{.prompt = {5, 6, 7, 8, 9}, .options = {.max_tokens = 6}};
   ASSERT_TRUE(Generate(*engine_, other).status.ok());
-  const EngineStats all = engine_->Stats(), after = engine_->SettledStats();
+  const EngineStats all = engine_->Stats(), after = engine_->StatsSinceLaidOut();
   EXPECT_EQ(after.tokens_prefilled, 5);
   EXPECT_EQ(after.tokens_decoded, all.tokens_decoded - before.tokens_decoded);
   EXPECT_EQ(after.decode_steps, all.decode_steps - before.decode_steps);
@@ -106,13 +107,13 @@ TEST_F(EngineFaultsTest, WhereNothingWasToBeLaidOutAllWorkCounts) {
   Start();
   const RequestSpec spec{.prompt = {9, 8, 7}, .options = {.max_tokens = 4}};
   ASSERT_TRUE(Generate(*engine_, spec).status.ok());
-  EXPECT_EQ(engine_->SettledStats().tokens_prefilled, 3);
-  EXPECT_EQ(engine_->SettledStats().tokens_decoded, engine_->Stats().tokens_decoded);
+  EXPECT_EQ(engine_->StatsSinceLaidOut().tokens_prefilled, 3);
+  EXPECT_EQ(engine_->StatsSinceLaidOut().tokens_decoded, engine_->Stats().tokens_decoded);
 }
 
 TEST_F(EngineFaultsTest, WithoutMemoryToLayWeightsOutItGoesOnAndTriesAgain) {
   std::atomic<int> tries{0};
-  script_->settle = [&tries]() -> absl::StatusOr<bool> {
+  script_->lay_out = [&tries]() -> absl::StatusOr<bool> {
     if (++tries < 2) return absl::ResourceExhaustedError("no memory");
     return false;
   };

@@ -247,7 +247,7 @@ TEST_F(ReasoningTest, GuessesChangeNothingAboutIt) {
     }
     EXPECT_EQ(script_->violation(), "");
   }
-  EXPECT_GT(session_->generator().engine()->SettledStats().tokens_accepted, 0);
+  EXPECT_GT(session_->generator().engine()->StatsSinceLaidOut().tokens_accepted, 0);
 }
 
 TEST_F(ReasoningTest, OfAnAnswerThatIsRememberedIsCounted) {

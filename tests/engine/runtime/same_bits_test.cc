@@ -76,17 +76,14 @@ class WatchedModel : public LanguageModel {
   const CacheShape& cache() const override { return inner_.cache(); }
 
   // Reads the logits of the rows that tokens are picked from, too.
-  absl::Status Launch(ModelStep step) override {
+  absl::Status Run(ModelStep step, const std::atomic<bool>& cancel, StepResults* results) override {
     asked_ = step.logit_rows;
     for (const SamplingRow& sample : step.samples) step.logit_rows.push_back(sample.row);
     std::sort(step.logit_rows.begin(), step.logit_rows.end());
     step.logit_rows.erase(std::unique(step.logit_rows.begin(), step.logit_rows.end()),
                           step.logit_rows.end());
     step_ = step;
-    return inner_.Launch(std::move(step));
-  }
-  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override {
-    absl::Status status = inner_.Await(cancel, results);
+    absl::Status status = inner_.Run(std::move(step), cancel, results);
     if (!status.ok()) return status;
     std::vector<float> asked;
     auto sequence = step_.tables.sequences.begin();

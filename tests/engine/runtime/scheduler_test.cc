@@ -176,7 +176,7 @@ TEST_F(SchedulerTest, SaltsTakeTurns) {
 }
 
 TEST_F(SchedulerTest, ScoredPromptsAreCutToTheirLogits) {
-  Make({.step_tokens = 100, .max_scored_rows = 40, .cache = CacheOf(500)});
+  Make({.step_tokens = 100, .max_logit_rows = 40, .cache = CacheOf(500)});
   Add(1, Prompt(30, 'a'), 4, "", true);
   Add(2, Prompt(30, 'a'), 4, "", true);
   EXPECT_EQ(Step(), (Plan{{1, 29}, {2, 11}}));
@@ -463,7 +463,7 @@ TEST_F(SchedulerTest, RandomWorkloadsKeepTheRules) {
     const int32_t num_blocks = seed % 3 == 0 ? 12 : seed % 3 == 1 ? 30 : 400;
     Make({.step_tokens = static_cast<int32_t>(8 + random() % 200),
           .max_sequences = static_cast<int32_t>(1 + random() % 12),
-          .max_scored_rows = static_cast<int32_t>(1 + random() % 50),
+          .max_logit_rows = static_cast<int32_t>(1 + random() % 50),
           .cache = CacheOf(num_blocks),
           .prefix_cache = seed % 5 != 0});
     int added = 0, dropped = 0;

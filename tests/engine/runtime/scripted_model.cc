@@ -226,12 +226,6 @@ void ScriptedModel::CheckOwner(const StepSequence& s, int32_t owner) {
   }
 }
 
-absl::Status ScriptedModel::Launch(ModelStep step) {
-  is_picked_ = false;
-  step_ = std::move(step);
-  return absl::OkStatus();
-}
-
 // Computes the tokens and what may be picked of at once, as a queue would come to it.
 absl::Status ScriptedModel::Begin(ModelStep step) {
   script_->begun_behind += is_picked_;
@@ -296,7 +290,8 @@ absl::Status ScriptedModel::Pick(std::vector<SamplingRow> samples,
   return absl::OkStatus();
 }
 
-absl::Status ScriptedModel::AwaitPicked(const std::atomic<bool>& cancel, StepResults* results) {
+absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* results) {
+  if (!is_picked_) script_->Violate("nothing was picked");
   ++script_->forwards;
   is_picked_ = false;
   if (!Linger(cancel)) {
@@ -320,8 +315,10 @@ void ScriptedModel::ComputeToken(const StepSequence& s, int32_t i, int32_t owner
   *state = RandomBits(*state, value);
 }
 
-absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* results) {
-  if (is_picked_) return AwaitPicked(cancel, results);
+absl::Status ScriptedModel::Run(ModelStep step, const std::atomic<bool>& cancel,
+                                StepResults* results) {
+  is_picked_ = false;
+  step_ = std::move(step);
   results->late.clear();
   results->cache_ops_done = false;
   for (const CacheOp& op : step_.cache_ops) {

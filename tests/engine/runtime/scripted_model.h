@@ -55,7 +55,7 @@ struct Script {
   bool queues_steps = false;         // a step may begin before the one before has been awaited
   int32_t late_each = 0;             // each so many-th token that is picked so is a late one
   std::atomic<int64_t> begun_behind{0};  // steps that began so
-  std::function<absl::StatusOr<bool>()> settle = [] { return false; };
+  std::function<absl::StatusOr<bool>()> lay_out = [] { return false; };
 
   // Contexts that begin with `prompt` go on with these tokens, then with kImEnd.
   std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>> says;
@@ -98,12 +98,12 @@ class ScriptedModel : public LanguageModel {
   int32_t hidden_size() const override { return kHiddenSize; }
   int32_t context_length() const override { return script_->context_length; }
   const CacheShape& cache() const override { return cache_; }
-  absl::Status Launch(ModelStep step) override;
-  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  absl::Status Run(ModelStep step, const std::atomic<bool>& cancel, StepResults* results) override;
   bool queues_steps() const override { return script_->queues_steps; }
   absl::Status Begin(ModelStep step) override;
   absl::Status Pick(std::vector<SamplingRow> samples, std::vector<uint64_t> wanted_logits) override;
-  absl::StatusOr<bool> Settle(absl::Duration /*time*/) override { return script_->settle(); }
+  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  absl::StatusOr<bool> LayOutMore(absl::Duration /*time*/) override { return script_->lay_out(); }
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
   absl::Span<char> StateMemory(int32_t slot) override;
   // The state itself; its scores are the state backwards.
@@ -135,7 +135,6 @@ class ScriptedModel : public LanguageModel {
   void ReadWindows(const StepSequence& sequence, int32_t position);
   void CheckOwner(const StepSequence& sequence, int32_t owner);
   void ComputeToken(const StepSequence& sequence, int32_t i, int32_t owner, uint64_t* state);
-  absl::Status AwaitPicked(const std::atomic<bool>& cancel, StepResults* results);
   void Logits(const int32_t* blocks, int32_t position, uint64_t state, absl::Span<float> row);
 
   const std::shared_ptr<Script> script_;

@@ -1,4 +1,4 @@
-#include "engine/text/chat_template.h"
+#include "engine/text/chat/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/checkpoint.h"
-#include "engine/text/json_value.h"
+#include "engine/text/template/json_value.h"
 #include "engine/text/tokenizer.h"
 #include "test_vocabulary.h"
 #include "tests/testdata.h"

@@ -1,4 +1,4 @@
-#include "engine/text/field_order.h"
+#include "engine/text/chat/field_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Whatever a template makes of roles and contents, no text of a conversation is lost in silence.
-#include "engine/text/message_shape.h"
+#include "engine/text/chat/message_shape.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/conversation.h"
-#include "engine/text/json_value.h"
+#include "engine/text/chat/conversation.h"
+#include "engine/text/template/json_value.h"
 #include "test_vocabulary.h"
 
 namespace lm {

@@ -1,4 +1,4 @@
-#include "engine/text/prompt_form.h"
+#include "engine/text/chat/prompt_form.h"
 
 #include <gtest/gtest.h>
 

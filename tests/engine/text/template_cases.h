@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/text/chat_template.h"
-#include "engine/text/template_value.h"
+#include "engine/text/chat/chat_template.h"
+#include "engine/text/template/template_value.h"
 
 namespace lm {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/json_value.h"
+#include "engine/text/template/json_value.h"
 #include "template_cases.h"
 #include "test_vocabulary.h"
 

@@ -1,4 +1,4 @@
-#include "engine/text/thinking_filter.h"
+#include "engine/text/chat/thinking_filter.h"
 
 #include <gtest/gtest.h>
 

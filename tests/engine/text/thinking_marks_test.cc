@@ -1,5 +1,5 @@
 // Which marks of reasoning are a model's own.
-#include "engine/text/thinking_marks.h"
+#include "engine/text/chat/thinking_marks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/json.h"
-#include "engine/text/thinking_filter.h"
+#include "engine/text/chat/thinking_filter.h"
 #include "test_vocabulary.h"
 
 namespace lm {

@@ -122,9 +122,8 @@ int Run(const char* path, int64_t most_blocks, const char* device) {
       on_host::TakeRuntimeCounts();
       const std::atomic<bool> cancel{false};
       StepResults results;
-      absl::Status status =
-          language_model.Launch(StepOf(language_model, kind.rows, kind.count, kind.position));
-      if (status.ok()) status = language_model.Await(cancel, &results);
+      const absl::Status status = language_model.Run(
+          StepOf(language_model, kind.rows, kind.count, kind.position), cancel, &results);
       if (!status.ok()) {
         std::fprintf(stderr, "%s: %s\n", kind.name, status.ToString().c_str());
         return 1;

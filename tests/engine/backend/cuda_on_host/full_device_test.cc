@@ -91,8 +91,7 @@ TEST_P(FullDeviceTest, NoStepTakesMemoryBehindTheLoad) {
     if (!guesses && model.has_mtp()) step.mtp_next.resize(rows);
     const std::atomic<bool> never{false};
     StepResults results;
-    ASSERT_TRUE(model.Launch(std::move(step)).ok());
-    const absl::Status status = model.Await(never, &results);
+    const absl::Status status = model.Run(std::move(step), never, &results);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(on_host::TakeRuntimeCounts().allocations, 0);
   };

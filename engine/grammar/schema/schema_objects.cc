@@ -1,0 +1,335 @@
+// Objects of SchemaCompiler.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/hash_map.h"
+#include "engine/base/status_macros.h"
+#include "engine/grammar/schema/schema_compiler.h"
+#include "engine/grammar/schema/schema_validator.h"
+#include "engine/grammar/text_set.h"
+
+namespace lm {
+namespace {
+
+// Kinds of keys, by the patterns that they match.
+constexpr size_t kMaxKeyClasses = 64;
+
+bool IsFalse(const SchemaJson* schema) {
+  return schema != nullptr && schema->is_boolean() && !schema->boolean();
+}
+
+}  // namespace
+
+RuleId SchemaCompiler::MemberRule(Fragment key, Fragment value, absl::string_view name) {
+  const RuleId rule = builder_.AddRule(name);
+  builder_.Define(rule, builder_.Concat({key, json_.Colon(), value}));
+  return rule;
+}
+
+RuleId SchemaCompiler::NamedMember(const std::string& name, RuleId value, bool may_be_null) {
+  auto [at, is_new] = named_members_.try_emplace({name, {value, may_be_null}}, -1);
+  if (is_new) {
+    Fragment text = builder_.Call(value);
+    if (may_be_null) text = builder_.Alternate({text, json_.Null()});
+    const auto known = places_.find(value);
+    const SchemaJson* place = known == places_.end() ? nullptr : known->second;
+    at->second = MemberRule(builder_.Literal(JsonString(name)), text, place ? "" : "any value");
+    if (place != nullptr) places_[at->second] = place;
+  }
+  return at->second;
+}
+
+// What a member of that name must be valid against; `false` in it where it may not be there.
+absl::StatusOr<Conjunction> SchemaCompiler::MemberOf(const MergedSchema& schema,
+                                                     const PropertyIndex& index,
+                                                     const std::string& name) {
+  Conjunction conjunction;
+  for (size_t i = 0; i < schema.objects.size(); ++i) {
+    work_ += 1;
+    const MergedSchema::ObjectPart& part = schema.objects[i];
+    bool is_known = false;
+    if (auto at = index[i].find(name); at != index[i].end()) {
+      AddPartTo({at->second}, &conjunction);
+      is_known = true;
+    }
+    is_known = is_known || part.Lists(name);
+    for (const SchemaJson* patterns : part.other_patterns) {
+      for (const auto& [pattern, value] : patterns->members()) {
+        if (is_known) break;
+        ASSIGN_OR_RETURN(const TextSet keys, PatternSet(value, pattern));
+        is_known = keys.Contains(name);
+      }
+    }
+    if (part.patterns != nullptr) {
+      for (const auto& [pattern, value] : part.patterns->members()) {
+        ASSIGN_OR_RETURN(const TextSet keys, PatternSet(value, pattern));
+        if (!keys.Contains(name)) continue;
+        AddPartTo({&value}, &conjunction);
+        is_known = true;
+      }
+    }
+    if (!is_known && part.additional != nullptr) AddPartTo({part.additional}, &conjunction);
+  }
+  for (const auto& [member, part] : schema.members) {
+    if (member == name) AddPartTo(part, &conjunction);
+  }
+  return conjunction;
+}
+
+absl::StatusOr<bool> SchemaCompiler::MayBeNamed(const MergedSchema& schema,
+                                                const std::string& name) {
+  if (std::find(schema.forbidden.begin(), schema.forbidden.end(), name) != schema.forbidden.end()) {
+    return false;
+  }
+  for (const SchemaJson* names : schema.names) {
+    ASSIGN_OR_RETURN(const bool valid, IsValid(document_, {names}, SchemaJson(name), &work_));
+    if (!valid) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::PropertiesOf(
+    const MergedSchema& schema, std::optional<RuleId>* additional, std::string* why) {
+  // The names that some part knows.
+  std::vector<std::string> names;
+  HashSet<std::string> named;
+  PropertyIndex index(schema.objects.size());
+  for (size_t i = 0; i < schema.objects.size(); ++i) {
+    const SchemaJson* listed = schema.objects[i].properties;
+    if (listed == nullptr) continue;
+    for (const auto& [name, property] : listed->members()) {
+      index[i][name] = &property;
+      if (named.insert(name).second) names.push_back(name);
+    }
+  }
+  const HashSet<std::string> required(schema.required.begin(), schema.required.end());
+  for (const std::string& name : schema.required) {
+    if (named.insert(name).second) names.push_back(name);
+  }
+  for (const auto& [name, part] : schema.members) {
+    if (named.insert(name).second) names.push_back(name);
+  }
+  std::vector<Property> properties;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(const bool may_be, MayBeNamed(schema, name));
+    const bool is_required = required.contains(name);
+    if (!may_be) {
+      if (is_required) *why = Together({schema.at.required});
+      if (absent_is_null_ && !is_required) {
+        properties.push_back({MemberRule(builder_.Literal(JsonString(name)), json_.Null()), true});
+      }
+      continue;
+    }
+    ASSIGN_OR_RETURN(Conjunction conjunction, MemberOf(schema, index, name));
+    if (schema.only_listed && schema.opposed.contains(name) &&
+        std::all_of(conjunction.begin(), conjunction.end(),
+                    [](const SchemaPart& part) { return part.negated; })) {
+      *why = Together({conjunction.front().schema});
+      continue;
+    }
+    for (const SchemaPart& part : conjunction) {
+      if (is_required && IsFalse(part.schema) && !part.negated) {
+        *why = Together({schema.at.required, part.schema});
+      }
+    }
+    const bool may_be_null = absent_is_null_ && !is_required;
+    properties.push_back({NamedMember(name, ValueRule(std::move(conjunction)), may_be_null),
+                          is_required || absent_is_null_});
+  }
+  for (const std::string& name : schema.forbidden) {
+    if (named.insert(name).second) names.push_back(name);
+  }
+  ASSIGN_OR_RETURN(*additional, OtherMember(schema, names));
+  return properties;
+}
+
+absl::StatusOr<std::optional<RuleId>> SchemaCompiler::OtherMember(
+    const MergedSchema& schema, const std::vector<std::string>& names) {
+  bool lists = false, says_additional = false, has_patterns = false;
+  for (const MergedSchema::ObjectPart& part : schema.objects) {
+    says_additional = says_additional || part.additional != nullptr;
+    has_patterns = has_patterns || part.patterns != nullptr;
+    lists = lists || part.properties != nullptr || part.patterns != nullptr;
+  }
+  // Closed where only properties and patterns are listed.
+  const bool is_open = says_additional || !lists || document_.options().additional;
+  if (!has_patterns && schema.names.empty()) {
+    Conjunction conjunction;
+    for (const MergedSchema::ObjectPart& part : schema.objects) {
+      if (IsFalse(part.additional)) return std::optional<RuleId>();
+      if (part.additional != nullptr) AddPartTo({part.additional}, &conjunction);
+    }
+    if (!is_open) return std::optional<RuleId>();
+    return MemberRule(json_.KeyExcept(names), builder_.Call(ValueRule(std::move(conjunction))));
+  }
+  return MemberByPatterns(schema, names, is_open);
+}
+
+absl::StatusOr<TextSet> SchemaCompiler::KeysOf(const MergedSchema& schema,
+                                               const std::vector<std::string>& names) {
+  absl::StatusOr<TextSet> keys = TextSet::All();
+  RETURN_IF_ERROR(keys.status());
+  for (const SchemaJson* one : schema.names) {
+    ASSIGN_OR_RETURN(const MergedSchema name, Merge(document_, {{one}}, &work_));
+    if (name.impossible || (name.kinds & kString) == 0) {
+      ASSIGN_OR_RETURN(keys, TextSet::Of({}));
+      continue;
+    }
+    if (name.values) {
+      std::vector<std::string> texts;
+      for (const SchemaJson* value : *name.values) {
+        if (value->is_string()) texts.push_back(value->string());
+      }
+      absl::StatusOr<TextSet> set = TextSet::Of(std::move(texts));
+      if (set.ok()) keys = keys->Intersect(*set);
+    } else if (!name.choices.empty()) {
+      return document_.Error(*one, "propertyNames with several alternatives is not supported");
+    } else {
+      ASSIGN_OR_RETURN(const TextSet set, StringSet(name));
+      keys = keys->Intersect(set);
+    }
+    if (!keys.ok()) return RegexError(*one, keys.status());
+  }
+  if (!names.empty()) {
+    ASSIGN_OR_RETURN(const TextSet known, TextSet::Of(names));
+    keys = keys->Minus(known);
+  }
+  return keys;
+}
+
+absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
+    const MergedSchema& schema, const std::vector<std::string>& names, bool is_open) {
+  // Keys that no property has, apart by the patterns that they match.
+  struct KeyClass {
+    TextSet keys;
+    HashSet<std::string> patterns;
+  };
+  ASSIGN_OR_RETURN(TextSet all, KeysOf(schema, names));
+  std::vector<KeyClass> classes;
+  if (!all.empty()) classes.push_back({std::move(all), {}});
+  HashSet<std::string> seen;
+  for (const MergedSchema::ObjectPart& part : schema.objects) {
+    if (part.patterns == nullptr) continue;
+    for (const auto& [pattern, value] : part.patterns->members()) {
+      if (!seen.insert(pattern).second) continue;
+      ASSIGN_OR_RETURN(const TextSet matching, PatternSet(value, pattern));
+      std::vector<KeyClass> finer;
+      for (KeyClass& one : classes) {
+        absl::StatusOr<TextSet> in = one.keys.Intersect(matching);
+        absl::StatusOr<TextSet> out = one.keys.Minus(matching);
+        if (!in.ok()) return RegexError(value, in.status());
+        if (!out.ok()) return RegexError(value, out.status());
+        if (!out->empty()) finer.push_back({*std::move(out), one.patterns});
+        if (in->empty()) continue;
+        finer.push_back({*std::move(in), std::move(one.patterns)});
+        finer.back().patterns.insert(pattern);
+      }
+      classes = std::move(finer);
+      if (classes.size() > kMaxKeyClasses) {
+        return document_.Error(value, "patternProperties: too many patterns that match one key");
+      }
+    }
+  }
+  std::vector<Fragment> members;
+  for (const KeyClass& one : classes) {
+    if (one.patterns.empty() && !is_open) continue;
+    Conjunction conjunction;
+    bool is_refused = false;
+    for (const MergedSchema::ObjectPart& part : schema.objects) {
+      bool is_known = false;
+      if (part.patterns != nullptr) {
+        for (const auto& [pattern, value] : part.patterns->members()) {
+          if (!one.patterns.contains(pattern)) continue;
+          is_known = true;
+          AddPartTo({&value}, &conjunction);
+          is_refused = is_refused || IsFalse(&value);
+        }
+      }
+      for (const SchemaJson* patterns : part.other_patterns) {
+        for (const auto& [pattern, value] : patterns->members()) {
+          is_known = is_known || one.patterns.contains(pattern);
+        }
+      }
+      if (is_known || part.additional == nullptr) continue;
+      AddPartTo({part.additional}, &conjunction);
+      is_refused = is_refused || IsFalse(part.additional);
+    }
+    if (is_refused) continue;
+    const Fragment key = json_.Quoted(one.keys.Write(TextForm::kJsonString, &builder_));
+    members.push_back(
+        builder_.Call(MemberRule(key, builder_.Call(ValueRule(std::move(conjunction))))));
+  }
+  if (members.empty()) return std::optional<RuleId>();
+  const RuleId rule = builder_.AddRule("another member");
+  builder_.Define(rule, builder_.Alternate(members));
+  return rule;
+}
+
+absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
+  std::optional<RuleId> additional;
+  std::string why;
+  ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(schema, &additional, &why));
+  if (!why.empty()) return builder_.Nothing(std::move(why));
+  const MergedSchema::Places& at = schema.at;
+  const int64_t num_required =
+      std::count_if(properties.begin(), properties.end(),
+                    [](const Property& property) { return property.is_required; });
+  const int64_t min = schema.min_properties <= num_required ? 0 : schema.min_properties;
+  constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+  int64_t max = schema.max_properties.value_or(kNoLimit);
+  if (!additional && max >= static_cast<int64_t>(properties.size())) max = kNoLimit;
+  if (max < num_required) return builder_.Nothing(Together({at.required, at.max_properties}));
+  if (max < min) return builder_.Nothing(Together({at.min_properties, at.max_properties}));
+  if (!additional && min > static_cast<int64_t>(properties.size())) {
+    return builder_.Nothing(absl::StrCat(Together({at.min_properties}), ": there can be only ",
+                                         properties.size(), " properties"));
+  }
+  // Nothing keeps an additional key from being written twice, which counts once.
+  if (additional && min > num_required + 1) {
+    return document_.Error(*at.min_properties,
+                           "minProperties is not supported above one more than what is required, "
+                           "where additional properties are allowed");
+  }
+  // Drawn from the end. places[count] stands before the property that is being looked at, with
+  // `count` members written; counts that make no difference are one.
+  const NodeId end = builder_.AddLink();
+  const NodeId close = builder_.AddBytes('}', '}', end);
+  const int64_t top = max < kNoLimit ? max : std::max<int64_t>(min, 1);
+  auto after = [&](int64_t count) { return std::min(count + 1, top); };
+  auto member = [&](int64_t count, RuleId rule, NodeId next) {
+    const NodeId call = builder_.AddCall(rule, next);
+    if (count == 0) return call;
+    return builder_.AddBytes(',', ',', json_.BehindSeparator(call));
+  };
+  std::vector<NodeId> places(top + 1);
+  for (int64_t count = top; count >= 0; --count) {
+    const NodeId place = builder_.AddLink();
+    std::vector<NodeId> ways;
+    places[count] = place;
+    if (additional && count < max) {
+      ways.push_back(member(count, *additional, places[after(count)]));
+    }
+    if (count >= min) ways.push_back(close);
+    builder_.Connect(place, builder_.AddFork(ways));
+  }
+  for (size_t i = properties.size(); i-- > 0;) {
+    std::vector<NodeId> before(top + 1);
+    for (int64_t count = 0; count <= top; ++count) {
+      std::vector<NodeId> ways;
+      if (count < max) {
+        ways.push_back(member(count, properties[i].rule, places[after(count)]));
+      }
+      if (!properties[i].is_required) ways.push_back(places[count]);
+      before[count] = builder_.AddFork(ways);
+    }
+    places = std::move(before);
+    RETURN_IF_ERROR(builder_.status());
+  }
+  return Fragment{builder_.AddBytes('{', '{', places[0]), end};
+}
+
+}  // namespace lm

@@ -1,0 +1,147 @@
+#include "extension/binding/table_function.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/boundary.h"
+#include "extension/host/sqlite_status.h"
+#include "extension/host/sqlite_value.h"
+
+namespace lm {
+
+absl::StatusOr<std::optional<std::string>> TableArguments::Text(int i) const {
+  if (values_[i] == nullptr) return std::nullopt;
+  return TextOf(values_[i], spec_.arguments[i]);
+}
+
+absl::StatusOr<std::optional<int64_t>> TableArguments::Integer(int i) const {
+  const int type = values_[i] != nullptr ? sqlite3_value_type(values_[i]) : SQLITE_NULL;
+  if (type == SQLITE_NULL) return std::nullopt;
+  if (type != SQLITE_BLOB) {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text, Text(i));
+    int64_t value;
+    if (absl::SimpleAtoi(text.value_or(""), &value)) return value;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(spec_.arguments[i], " must be a whole number, got ", ShownValue(values_[i])));
+}
+
+absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
+  std::array<sqlite3_value*, kMostTableArguments> values = {};
+  for (int i = 0; i < kMostTableArguments; ++i) {
+    if ((plan & 1 << i) != 0) values[i] = *args++;
+  }
+  return Filter(TableArguments(spec_, values, plan >> kMostTableArguments));
+}
+
+// Arguments read as NULL, like those of SQLite's own table-valued functions that keep none.
+absl::Status TableCursor::Column(int column, sqlite3_context* context) {
+  return column < spec_.num_columns ? Value(column, context) : absl::OkStatus();
+}
+
+namespace {
+
+int NumArguments(const TableFunctionSpec& spec) {
+  int count = 0;
+  while (count < kMostTableArguments && spec.arguments[count] != nullptr) ++count;
+  return count;
+}
+
+}  // namespace
+
+std::string FunctionTable::Schema() const {
+  std::string schema = absl::StrCat("CREATE TABLE t(", spec_.columns);
+  for (int i = 0; i < NumArguments(spec_); ++i) {
+    absl::StrAppend(&schema, ", ", spec_.arguments[i], " HIDDEN");
+  }
+  return schema + ")";
+}
+
+// The arguments arrive as equality constraints on the hidden columns. idxNum has a bit for each
+// that is given, whose values come in the columns' order, and behind them one for each of the first
+// columns that is used.
+absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
+  std::array<int, kMostTableArguments> constraint_of;
+  constraint_of.fill(-1);
+  for (int i = 0; i < info->nConstraint; ++i) {
+    const auto& constraint = info->aConstraint[i];
+    const int argument = constraint.iColumn - spec_.num_columns;
+    if (argument < 0 || constraint.op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
+    if (!constraint.usable) return false;  // another join order has them
+    constraint_of[argument] = i;
+  }
+  int num_given = 0;
+  for (int argument = 0; argument < NumArguments(spec_); ++argument) {
+    const int i = constraint_of[argument];
+    if (i < 0 && argument < spec_.required) return absl::InvalidArgumentError(spec_.missing);
+    if (i < 0) continue;
+    info->aConstraintUsage[i].argvIndex = ++num_given;
+    info->aConstraintUsage[i].omit = 1;
+    info->idxNum |= 1 << argument;
+  }
+  constexpr uint64_t kTold = (1 << TableArguments::kToldColumns) - 1;
+  info->idxNum |= static_cast<int>(info->colUsed & kTold) << kMostTableArguments;
+  info->estimatedCost = 1e6;
+  info->estimatedRows = spec_.estimated_rows;
+  info->orderByConsumed = info->nOrderBy == 1 && !info->aOrderBy[0].desc &&
+                          info->aOrderBy[0].iColumn == spec_.ascending;
+  return true;
+}
+
+namespace {
+
+// "lm_each(prompts [, system [, options]])".
+std::string Signature(const TableFunctionSpec& spec) {
+  std::string signature = absl::StrCat(spec.name, "(");
+  const int count = NumArguments(spec);
+  for (int i = 0; i < count; ++i) {
+    const char* before = i < spec.required ? "" : i > 0 ? " [" : "[";
+    absl::StrAppend(&signature, before, i > 0 ? ", " : "", spec.arguments[i]);
+  }
+  return absl::StrCat(signature, std::string(std::max(count - spec.required, 0), ']'), ")");
+}
+
+// A scalar function of the table's name, for who calls it as one: SQLite would say that there is no
+// such function.
+int RegisterExplanation(sqlite3* db, const TableFunctionSpec* spec) {
+  const auto explain = [](sqlite3_context* context, int, sqlite3_value**) noexcept {
+    const auto& spec = *static_cast<const TableFunctionSpec*>(sqlite3_user_data(context));
+    const absl::Status status = Guarded([&] {
+      return absl::InvalidArgumentError(
+          absl::StrCat("it is a table: SELECT * FROM ", Signature(spec)));
+    });
+    ResultError(context, spec.name, status);
+  };
+  return sqlite3_create_function_v2(db, spec->name, -1, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                    const_cast<TableFunctionSpec*>(spec), explain, nullptr, nullptr,
+                                    nullptr);
+}
+
+int Register(const std::shared_ptr<Connection>& connection, const TableFunctionSpec* spec,
+             const sqlite3_module* module) {
+  const int code = RegisterExplanation(connection->db(), spec);
+  if (code != SQLITE_OK) return code;
+  return RegisterVirtualTable(connection->db(), spec->name, module,
+                              [connection, spec](absl::Span<const char* const>) {
+                                return std::make_unique<FunctionTable>(connection, *spec);
+                              });
+}
+
+}  // namespace
+
+int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
+                          const TableFunctionSpec* spec) {
+  static const sqlite3_module module = VirtualTableModule(Creation::kByNameAlone);
+  return Register(connection, spec, &module);
+}
+
+int RegisterTemporaryTableFunction(const std::shared_ptr<Connection>& connection,
+                                   const TableFunctionSpec* spec) {
+  static const sqlite3_module module = VirtualTableModule(Creation::kAlsoByCreate);
+  return Register(connection, spec, &module);
+}
+
+}  // namespace lm
