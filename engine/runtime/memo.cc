@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
@@ -59,22 +60,31 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
         scan_(std::move(scan)),
         store_(std::move(store)) {}
 
-  void OnFinished(const Request& work) noexcept override {
-    const Generation& result = work.result();
-    std::vector<std::shared_ptr<Request>> waiting;
-    std::shared_ptr<Request> finished;  // this object's last owner, perhaps
+  // The generator has taken the work, which may be over by now. Others may have joined while it
+  // did, and everybody may have left.
+  void Begin(std::shared_ptr<Request> work) noexcept {
+    bool wanted = false, interactive = false;
     {
       absl::MutexLock lock(&memo_->mutex_);
-      waiting.swap(waiting_);
-      finished.swap(work_);
-      Land();
-      Keep(result);
+      if (finished_) return;
+      wanted = !waiting_.empty();
+      for (const std::shared_ptr<Request>& request : waiting_) {
+        interactive |= request->priority() == Priority::kInteractive;
+      }
+      if (wanted) work_ = work;
     }
-    bool shared = false;  // by one of them it was asked for
-    for (const std::shared_ptr<Request>& request : waiting) {
-      FinishWith(*request, result, std::exchange(shared, true));
-    }
+    if (!wanted) work->Cancel();
+    if (interactive) work->Raise();
   }
+
+  // The generator has refused the work.
+  void Refuse(absl::Status status) noexcept {
+    Generation result;
+    result.status = std::move(status);
+    Finish(result);
+  }
+
+  void OnFinished(const Request& work) noexcept override { Finish(work.result()); }
 
   // By one who waits for the generator's request itself, and may be faster than its thread.
   void OnCollected(const Request& work) noexcept override {
@@ -124,6 +134,23 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
  private:
   friend class Memo;
 
+  void Finish(const Generation& result) noexcept {
+    std::vector<std::shared_ptr<Request>> waiting;
+    std::shared_ptr<Request> finished;  // this object's last owner, perhaps
+    {
+      absl::MutexLock lock(&memo_->mutex_);
+      finished_ = true;
+      waiting.swap(waiting_);
+      finished.swap(work_);
+      Land();
+      Keep(result);
+    }
+    bool shared = false;  // by one of them it was asked for
+    for (const std::shared_ptr<Request>& request : waiting) {
+      FinishWith(*request, result, std::exchange(shared, true));
+    }
+  }
+
   // Nobody can join any more.
   void Land() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto found = memo_->flights_.find(key_);
@@ -150,8 +177,9 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   const std::shared_ptr<MemoScan> scan_;  // of who asked first
   // Guarded by memo_->mutex_.
   std::shared_ptr<MemoStore> store_;  // null where nobody waits any more
-  std::shared_ptr<Request> work_;
+  std::shared_ptr<Request> work_;     // null until it has been submitted, too
   std::vector<std::shared_ptr<Request>> waiting_;
+  bool finished_ = false;
   bool kept_ = false;
 };
 
@@ -210,24 +238,36 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     stored = store->Find(*key);
     if (stored.has_value() && !generator.CanBeAnswer(spec, *stored)) stored.reset();
   }
-  absl::MutexLock lock(&mutex_);
-  if (stored.has_value()) {
-    ++stats_[model].Of(salt).hits;
-    std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
-    Remember(*key, *std::move(stored), access.scan);
-    return request;
+  const auto flight = std::make_shared<Flight>(this, &generator, *key, store, access.scan);
+  std::shared_ptr<Request> waiting;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stored.has_value()) {
+      ++stats_[model].Of(salt).hits;
+      std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
+      Remember(*key, *std::move(stored), access.scan);
+      return request;
+    }
+    if (const auto other = alone ? nullptr : FlightOf(*key, generator)) {
+      ++stats_[model].Of(salt).shared;
+      return Join(other, std::move(spec));
+    }
+    ++stats_[model].Of(salt).misses;
+    if (!alone) {
+      waiting = Join(flight, spec);
+      flights_.emplace(*key, flight);
+    }
   }
-  if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
-    ++stats_[model].Of(salt).shared;
-    return Join(flight, std::move(spec));
+  // Without the mutex: it may take long, and finish the request before it returns.
+  if (alone) return SubmitRequest(generator, std::move(spec), flight);
+  absl::Cleanup refused = [&flight] { flight->Refuse(OutOfMemory()); };
+  absl::StatusOr<std::shared_ptr<Request>> work = SubmitRequest(generator, std::move(spec), flight);
+  std::move(refused).Cancel();
+  if (!work.ok()) {
+    flight->Refuse(work.status());
+    return work.status();
   }
-  ++stats_[model].Of(salt).misses;
-  auto flight = std::make_shared<Flight>(this, &generator, *key, store, access.scan);
-  if (alone) return SubmitRequest(generator, std::move(spec), std::move(flight));
-  std::shared_ptr<Request> waiting = Join(flight, spec);
-  // It may be done before this returns, and then waits for the mutex.
-  ASSIGN_OR_RETURN(flight->work_, SubmitRequest(generator, std::move(spec), flight));
-  flights_.emplace(*key, flight);
+  flight->Begin(*std::move(work));
   return waiting;
 }
 

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "engine/runtime/local_generator.h"
 #include "tests/engine/runtime/scripted_model.h"
@@ -279,6 +281,82 @@ TEST_F(MemoTest, TheLastOneToLeaveStopsIt) {
   // Whoever comes now does not join what is being stopped.
   EXPECT_TRUE(Ask("hello").status.ok());
   EXPECT_GE(script_->cancelled_forwards, 1);
+}
+
+// Requests that are over before they have been submitted, or refused; something else may happen
+// meanwhile.
+class HastyGenerator : public LocalGenerator {
+ public:
+  using LocalGenerator::LocalGenerator;
+
+  absl::StatusOr<std::shared_ptr<Request>> Submit(
+      RequestSpec spec, std::shared_ptr<RequestListener> listener) override {
+    ++submitted;
+    if (meanwhile) std::exchange(meanwhile, nullptr)();
+    if (!refusal.ok()) return refusal;
+    last = std::make_shared<Request>(std::move(spec));
+    last->set_listener(std::move(listener));
+    if (finishes) last->Finish({.text = "at once", .finish = FinishReason::kStop, .tokens = {1}});
+    return last;
+  }
+
+  int submitted = 0;
+  bool finishes = true;
+  absl::Status refusal;
+  std::function<void()> meanwhile;
+  std::shared_ptr<Request> last;
+};
+
+TEST_F(MemoTest, WhatIsOverBeforeItIsSubmittedIsAnsweredAndRemembered) {
+  HastyGenerator hasty(engine_);
+  for (const int64_t timeout_ms : {0, 60'000}) {
+    for (const int32_t votes : {0, 2}) {
+      GenerationOptions options{.max_tokens = 5 + votes, .timeout_ms = timeout_ms};
+      options.vote = votes;
+      for (const bool remembered : {false, true}) {
+        const auto request = memo_.Submit(hasty, Spec(std::to_string(timeout_ms), options), {"me"});
+        ASSERT_TRUE(request.ok()) << request.status();
+        EXPECT_EQ(Await(*request).text, "at once");
+        EXPECT_EQ(Await(*request).remembered, remembered);
+      }
+    }
+  }
+  EXPECT_EQ(hasty.submitted, 6);
+}
+
+TEST_F(MemoTest, OneMayJoinAndLeaveWhileItIsSubmitted) {
+  HastyGenerator hasty(engine_);
+  auto submit = [&](Priority priority) {
+    return memo_.Submit(hasty, Spec("hello", {.priority = priority}), {"me"});
+  };
+  absl::StatusOr<std::shared_ptr<Request>> joined;
+  hasty.meanwhile = [&] { joined = submit(Priority::kInteractive); };
+  const auto first = submit(Priority::kBatch);
+  EXPECT_EQ(Await(first.value()).text, "at once");
+  EXPECT_EQ(Await(joined.value()).text, "at once");
+  EXPECT_EQ(hasty.submitted, 1);
+
+  hasty.finishes = false;
+  memo_.Forget("me", memo_.last_id());
+  hasty.meanwhile = [&] { joined = submit(Priority::kInteractive); };
+  const auto slow = submit(Priority::kBatch);
+  EXPECT_EQ(hasty.last->priority(), Priority::kInteractive);
+  (*slow)->Cancel();
+  EXPECT_FALSE(hasty.last->abandoned());
+  (*joined)->Cancel();
+  EXPECT_TRUE(hasty.last->abandoned());
+  EXPECT_TRUE(absl::IsCancelled(Await(*joined).status));
+
+  // A refusal is everybody's who has joined.
+  hasty.meanwhile = [&] {
+    joined = submit(Priority::kBatch);
+    hasty.refusal = absl::UnavailableError("no room");
+  };
+  EXPECT_EQ(submit(Priority::kBatch).status().message(), "no room");
+  EXPECT_EQ(Await(joined.value()).status.message(), "no room");
+  hasty.refusal = absl::OkStatus();
+  hasty.finishes = true;
+  EXPECT_EQ(Await(submit(Priority::kBatch).value()).text, "at once");
 }
 
 // Closing a file is nothing for the engine's thread.
