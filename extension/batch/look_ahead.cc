@@ -459,6 +459,7 @@ absl::Status LookAhead::WalkTo(const CallText& now) {
   path_.Clear();
   taken_early_.clear();
   num_walked_ = 0;
+  num_rows_walked_ = 0;
   expected_ = std::min(place_ + num_unforeseen_, num_calls_ - 1);
   placed_ = false;
   now_ = &now;
@@ -502,11 +503,11 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
   ++num_foreseen_;
   const bool distrusted = behind != nullptr && std::find(distrusted_.begin(), distrusted_.end(),
                                                          site) != distrusted_.end();
-  if (IsPlace(text, num_walked_++) || distrusted) return Known(text);
+  if (IsPlace(text, num_walked_++) || distrusted) return Known(text, site);
   const auto early = std::find(taken_early_.begin(), taken_early_.end(), text.hash);
   if (early != taken_early_.end()) {
     taken_early_.erase(early);
-    return Known(text);
+    return Known(text, site);
   }
   if (now_ == nullptr && (calls_.size() >= MostInStep() || calls_.bytes() > kMostBytes)) {
     return FarEnough();
@@ -515,8 +516,9 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
   ForeseenCall& call = calls_.Add(std::move(row), std::move(text), site, num_walked_ - 1, behind);
   if (now_ == nullptr) calls_.Submit(width_, MostOfPlace());
   if (call.pending.answered()) return PendingAnswer(again, call.pending.answer());
-  std::optional<PendingAnswer> known = Known(call.text);
+  std::optional<PendingAnswer> known = Known(call.text, site);
   call.unknown = !known.has_value();
+  if (call.unknown && now_ == nullptr && MayHaveAllRows(site)) return FarEnough();
   return known;
 }
 
@@ -526,11 +528,22 @@ absl::Status LookAhead::FarEnough() {
   return absl::ResourceExhaustedError("far enough");
 }
 
-std::optional<PendingAnswer> LookAhead::Known(const CallText& text) {
+// Whether the statement has all rows that its LIMIT allows once the calls of this step that have no
+// answer yet, several of one place, let their rows through. The shadow may look for another such
+// call in vain, for as long as its tables last.
+bool LookAhead::MayHaveAllRows(const void* site) const {
+  const auto unknown = unknown_in_step_.find(site);
+  if (!shadow_.limit.has_value() || unknown == unknown_in_step_.end()) return false;
+  const size_t wanted = *shadow_.limit - std::min(*shadow_.limit, num_rows_walked_);
+  return unknown->second > 1 && unknown->second >= std::max(wanted, MostOfPlace());
+}
+
+std::optional<PendingAnswer> LookAhead::Known(const CallText& text, const void* site) {
   if (const RowAnswer* answer = known_.Find(text)) {
     return PendingAnswer({.options = text.options}, *answer);
   }
   path_.SetUnknown();
+  ++unknown_in_step_[site];
   return std::nullopt;
 }
 
@@ -572,6 +585,7 @@ absl::Status LookAhead::StepOnce() {
   BatchState& batch = BatchOf(*connection_);
   batch.stepping = this;
   num_in_step_ = 0;
+  unknown_in_step_.clear();
   const absl::StatusOr<bool> row = [&] {
     const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
     return shadow_.statement.Step();
@@ -579,6 +593,7 @@ absl::Status LookAhead::StepOnce() {
   // A progress handler that wants an end says so once, to whom it is called for.
   if (absl::IsCancelled(row.status())) return row.status();
   if (row.ok() && *row) {
+    ++num_rows_walked_;
     path_.Clear();
   } else if (walk_ == Walk::kFull) {
     ++num_full_;

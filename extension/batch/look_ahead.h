@@ -164,7 +164,8 @@ class LookAhead {
   bool WantsMore() const;
   absl::Status FarEnough();
   absl::Status StepOnce();
-  std::optional<PendingAnswer> Known(const CallText& text);
+  std::optional<PendingAnswer> Known(const CallText& text, const void* site);
+  bool MayHaveAllRows(const void* site) const;
   void Learn(const CallText& text, const RowAnswer& answer);
   void Stop(absl::Status why);
   void HintAtSingles() const;
@@ -194,7 +195,9 @@ class LookAhead {
   // Of this walk.
   RowPath path_;
   int64_t num_walked_ = 0;         // calls with prompts that the shadow has made
+  size_t num_rows_walked_ = 0;     // rows that the shadow has returned
   int64_t num_in_step_ = 0;        // calls of any kind, in the step that it makes
+  SiteCounts unknown_in_step_;     // of these by their places, how many had no answer
   const CallText* now_ = nullptr;  // the statement's call that is being looked for; null: found
   int64_t expected_ = 0;           // where it should be
   bool placed_ = false;            // it was found, perhaps not for the last time

@@ -355,6 +355,17 @@ class LookAheadTest(unittest.TestCase):
                 rows = self.query(recursion("x IS NOT ?", select), answers[-1], foreseen=None)
                 self.assertEqual(rows[0][0], {"SELECT i, x FROM c": 0, "SELECT count(*), max(i) FROM c": last + 1}.get(select, last))
 
+    def test_a_recursion_that_ends_by_its_readers(self):
+        """A calendar without an end, and a table that ends by answers that it has asked for long before."""
+        def length(of):
+            return f"length(generate(body || {of}, 'You are a poet.', '{OPTIONS}'))"
+        days = "WITH RECURSIVE days(d) AS (SELECT 1 UNION ALL SELECT d + 1 FROM days) SELECT d, id FROM days CROSS JOIN notes ON id = d"
+        for limit in (1, 3, 7):
+            self.query(f"{days} WHERE {length('d')} >= 0 LIMIT {limit}", foreseen=None)
+        self.query("WITH RECURSIVE r(i, x) AS (SELECT 1, 5 UNION ALL SELECT i + 1, CASE WHEN i < 5 THEN "
+                   f"length(generate('x' || i, NULL, '{OPTIONS}')) ELSE x END FROM r WHERE x IS NULL OR (x >= 0 AND i < 9)) SELECT count(*) FROM r",
+                   foreseen=None)
+
     def test_update_insert_delete_create(self):
         self.query(f"UPDATE notes SET y = {G}")
         self.query(f"UPDATE notes SET kind = 'z', y = {G} WHERE y IS NULL AND id % 2 = 0")
