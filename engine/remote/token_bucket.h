@@ -25,7 +25,9 @@ class TokenBucket {
   // False: *next is not later than when there is one.
   bool HasOne(absl::Time now, absl::Time* next) {
     if (rate_ == 0) return true;
-    level_ = std::min(most(), level_ + rate_ * absl::ToDoubleSeconds(now - at_));
+    // The clock may have been set back.
+    const absl::Duration passed = std::max(now - at_, absl::ZeroDuration());
+    level_ = std::min(most(), level_ + rate_ * absl::ToDoubleSeconds(passed));
     at_ = now;
     if (level_ >= 1) return true;
     *next = std::min(*next, now + absl::Seconds((1 - level_) / rate_));

@@ -43,6 +43,14 @@ TEST(ServerPoolTest, KeepsToTokensAMinute) {
   EXPECT_NEAR(SentWithin(&pool, begin, begin + absl::Minutes(1), 1000, 0), 7, 1);
 }
 
+TEST(ServerPoolTest, AClockThatIsSetBackStopsNobody) {
+  ServerPool pool({"http://a"}, {.rpm = 600, .tpm = 6000});
+  const absl::Time later = absl::Now() + absl::Hours(1);
+  SentWithin(&pool, later, later + absl::Seconds(1), 10, 0);
+  const absl::Time back = later - absl::Hours(1);
+  EXPECT_NEAR(SentWithin(&pool, back, back + absl::Minutes(1), 10, 0), 600, 2);
+}
+
 TEST(ServerPoolTest, WithoutLimitsNobodyWaits) {
   ServerPool pool({"http://a"}, {});
   absl::Time next = absl::InfiniteFuture();
