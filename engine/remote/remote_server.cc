@@ -121,8 +121,13 @@ void RemoteServer::HandOver(RemoteJob job, std::shared_ptr<RequestListener> list
 absl::StatusOr<std::string> RemoteServer::BodyOf(const RequestSpec& spec) const {
   if (spec.ranks) return RerankBody(spec.text, model_, options_);
   if (spec.embed.has_value()) return EmbeddingBody(spec.text, model_, options_);
-  absl::ReaderMutexLock lock(&mutex_);
-  return ChatBody(spec, model_, options_, Delivery::kStream, left_out_);
+  LeftOut left_out;
+  {
+    absl::ReaderMutexLock lock(&mutex_);
+    left_out = left_out_;
+  }
+  // A long prompt takes a while, and the network's thread may want the lock.
+  return ChatBody(spec, model_, options_, Delivery::kStream, left_out);
 }
 
 RemoteStats RemoteServer::Stats() const {
