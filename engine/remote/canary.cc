@@ -25,9 +25,10 @@ std::string Notation(Kind kind) {
 
 }  // namespace
 
-RequestSpec CanaryOf(Kind kind) {
+RequestSpec CanaryOf(Kind kind, absl::string_view salt) {
   if (kind == Kind::kExtraction) kind = Kind::kSchema;
-  RequestSpec spec{.text = R"([{"role":"user","content":"Say hello."}])"};
+  RequestSpec spec{.text = R"([{"role":"user","content":"Say hello."}])",
+                   .salt = std::string(salt)};
   spec.options.constraint = {kind, Notation(kind)};
   spec.options.max_tokens = 64;
   spec.options.priority = Priority::kInteractive;

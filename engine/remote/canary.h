@@ -5,12 +5,13 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
 
-// kExtraction is asked for as kSchema. REQUIRES: kind != kNone.
-RequestSpec CanaryOf(AnswerConstraint::Kind kind);
+// kExtraction is asked for as kSchema. `salt` pays for it. REQUIRES: kind != kNone.
+RequestSpec CanaryOf(AnswerConstraint::Kind kind, absl::string_view salt);
 std::string CanaryAnswer(AnswerConstraint::Kind kind);
 
 }  // namespace lm

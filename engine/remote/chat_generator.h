@@ -47,7 +47,9 @@ class ChatGenerator : public RemoteGenerator {
   RemoteStats Stats() const override { return server_->Stats(); }
   RequestCounts CountsOf(absl::string_view salt) const override { return server_->CountsOf(salt); }
   std::vector<ConstraintProof> Proofs() const override { return server_->Proofs(); }
-  std::vector<std::shared_ptr<Request>> Prove() override { return server_->Prove(); }
+  std::vector<std::shared_ptr<Request>> Prove(absl::string_view salt) override {
+    return server_->Prove(salt);
+  }
 
  private:
   // Whether the server can have given it as one answer.

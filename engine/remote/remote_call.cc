@@ -83,11 +83,11 @@ void RemoteCall::CountTokens(Generation* generation) const {
   if (embedding_.ok()) generation->tokens_in = SaturatedTokens(embedding_->tokens_in);
 }
 
-void RemoteCall::AddSpent(RemoteJob* to) const {
+void RemoteCall::AddSpent() {
   Generation counts;
   CountTokens(&counts);
-  to->spent_in += counts.tokens_in;
-  to->spent_out += counts.tokens_out;
+  job.spent_in += counts.tokens_in;
+  job.spent_out += counts.tokens_out;
 }
 
 void RemoteCall::Measure(Generation* generation) const {

@@ -34,7 +34,7 @@ struct RemoteJob {
   LeftOut left_out = {};  // the server's refusals of it that were heeded
   bool repaired = false;  // a wrong answer was sent back
   bool is_canary = false;
-  int64_t spent_in = 0, spent_out = 0;  // tokens of answers that were sent back
+  int64_t spent_in = 0, spent_out = 0;  // tokens of answers that were no use
   absl::Time not_before = absl::InfinitePast();
 };
 
@@ -66,8 +66,10 @@ class RemoteCall : public HttpHandler {
   absl::StatusOr<Generation> Read();
   // Sets the counts and times of *generation.
   void Measure(Generation* generation) const;
-  // Adds the tokens of this answer to those that the request has spent before its last one.
-  void AddSpent(RemoteJob* to) const;
+  // Sets the numbers of tokens of this answer, as far as the server has told.
+  void CountTokens(Generation* generation) const;
+  // The answer is asked for once more: its tokens are among those that the request has spent.
+  void AddSpent();
   // Of job.tokens those that it did not take, as far as is known; negative: it took more.
   int64_t Unused(const HttpOutcome& outcome) const;
   bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
@@ -80,7 +82,6 @@ class RemoteCall : public HttpHandler {
 
  private:
   bool OnEvent(const std::string& event);
-  void CountTokens(Generation* generation) const;
 
   // What the body of an answer is, by its first character: some servers stream nothing.
   enum class Form { kUnknown, kEvents, kWhole };

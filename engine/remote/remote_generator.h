@@ -33,9 +33,9 @@ class RemoteGenerator : public Generator {
   virtual RemoteStats Stats() const = 0;
   virtual RequestCounts CountsOf(absl::string_view salt) const = 0;
   // Of each kind. It is found out before the first answer of the kind is asked for; or now, by the
-  // questions that Prove begins to ask.
+  // questions that Prove begins to ask, whose tokens are counted for `salt`.
   virtual std::vector<ConstraintProof> Proofs() const = 0;
-  virtual std::vector<std::shared_ptr<Request>> Prove() = 0;
+  virtual std::vector<std::shared_ptr<Request>> Prove(absl::string_view salt) = 0;
 };
 
 // Whether this build can ask models elsewhere at all (LM_NETWORK).

@@ -320,11 +320,24 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   pool_.Over(call->endpoint, call->job.prefix, call->Unused(outcome));
   call->job.request->set_deadline(absl::InfiniteFuture());
   try {
+    CountTokens(*call);
     Settle(call, outcome);
   } catch (...) {
     if (call->job.request != nullptr) EndWithoutMemory(*call->job.request, call->job.is_canary);
   }
   Pump();
+}
+
+// Paid is each answer, whatever becomes of it.
+void RemoteServer::CountTokens(const RemoteCall& call) {
+  Generation answer;
+  call.CountTokens(&answer);
+  if (answer.tokens_in == 0 && answer.tokens_out == 0) return;
+  absl::MutexLock lock(&mutex_);
+  RequestCounts& counts = counts_.Of(call.spec().salt);
+  counts.tokens_reused += answer.tokens_cached;
+  counts.tokens_prefilled += std::max(answer.tokens_in - answer.tokens_cached, 0);
+  counts.tokens_decoded += answer.tokens_out;
 }
 
 void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
@@ -376,6 +389,7 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
     Conclude(*call, {.status = std::move(why)});
     return;
   }
+  call->AddSpent();
   const absl::Duration pause = pool_.PauseAfter(call->job.failures);
   SendAgain(std::move(call->job), absl::Now() + pause);
 }
@@ -459,8 +473,8 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   absl::StrAppend(&again.text, ",", answer.Dump(), ",", error.Dump(), "]");
   absl::StatusOr<std::string> body = BodyOf(again);
   if (!body.ok()) return false;
+  call->AddSpent();
   RemoteJob job = std::move(call->job);
-  call->AddSpent(&job);
   job.body = *std::move(body);
   job.repaired = true;
   SendAgain(std::move(job), absl::Now());
@@ -497,9 +511,6 @@ void RemoteServer::Conclude(const RemoteCall& call, Generation generation) {
     RequestCounts& counts = counts_.Of(call.spec().salt);
     ++counts.requests;
     counts.failed += IsFailure(generation.status);
-    counts.tokens_reused += generation.tokens_cached;
-    counts.tokens_prefilled += std::max(generation.tokens_in - generation.tokens_cached, 0);
-    counts.tokens_decoded += generation.tokens_out;
   }
   call.job.request->Finish(std::move(generation));
 }

@@ -70,7 +70,8 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   RemoteStats Stats() const;
   RequestCounts CountsOf(absl::string_view salt) const;
   std::vector<ConstraintProof> Proofs() const { return proofs_.List(); }
-  std::vector<std::shared_ptr<Request>> Prove();
+  // For `salt`, whose tokens they are.
+  std::vector<std::shared_ptr<Request>> Prove(absl::string_view salt);
 
  private:
   class Told;
@@ -87,7 +88,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
   void Send(RemoteJob job, size_t place);
   bool IsProven(const RemoteJob& job);
-  void AskCanary(Kind kind);
+  void AskCanary(Kind kind, absl::string_view salt);
   absl::StatusOr<RemoteJob> CanaryJob(RequestSpec spec) const;
   void DropAbandoned();
   void EndTransfer(RemoteCall* call, const HttpOutcome& outcome);
@@ -101,6 +102,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void OnFirstToken(RemoteCall* call) override;
   void OnLastEvent(RemoteCall* call) override;
   void OnDone(RemoteCall* call, const HttpOutcome& outcome) override;
+  void CountTokens(const RemoteCall& call);
   void Settle(RemoteCall* call, const HttpOutcome& outcome);
   void Answered(RemoteCall* call);
   void Refused(RemoteCall* call, const HttpOutcome& outcome);

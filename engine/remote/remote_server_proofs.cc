@@ -21,12 +21,12 @@ bool RemoteServer::IsProven(const RemoteJob& job) {
   const RequestSpec& spec = job.request->spec();
   const Kind kind = spec.options.constraint.kind;
   if (kind == Kind::kNone || spec.wants_first_choices) return true;
-  if (proofs_.of(kind) == Proof::kNone) AskCanary(kind);
+  if (proofs_.of(kind) == Proof::kNone) AskCanary(kind, spec.salt);
   return proofs_.of(kind) == Proof::kGiven;
 }
 
-void RemoteServer::AskCanary(Kind kind) {
-  absl::StatusOr<RemoteJob> job = CanaryJob(CanaryOf(kind));
+void RemoteServer::AskCanary(Kind kind, absl::string_view salt) {
+  absl::StatusOr<RemoteJob> job = CanaryJob(CanaryOf(kind, salt));
   if (!job.ok()) {  // and so will be what waits for it
     proofs_.Note(kind, job.status());
     proofs_.set(kind, Proof::kGiven);
@@ -45,10 +45,10 @@ absl::StatusOr<RemoteJob> RemoteServer::CanaryJob(RequestSpec spec) const {
   return job;
 }
 
-std::vector<std::shared_ptr<Request>> RemoteServer::Prove() {
+std::vector<std::shared_ptr<Request>> RemoteServer::Prove(absl::string_view salt) {
   std::vector<std::shared_ptr<Request>> asked;
   for (Kind kind : ConstraintProofs::kKinds) {
-    RequestSpec spec = CanaryOf(kind);
+    RequestSpec spec = CanaryOf(kind, salt);
     spec.options.timeout_ms = kProofTimeoutMs;
     absl::StatusOr<RemoteJob> job = CanaryJob(std::move(spec));
     if (!job.ok()) {

@@ -13,10 +13,10 @@ namespace {
 constexpr absl::Duration kLongest = absl::Minutes(1);  // of all questions
 
 // What comes too late is found out at the first use.
-absl::Status AwaitProofs(sqlite3* db, RemoteGenerator& generator) {
+absl::Status AwaitProofs(Connection& connection, RemoteGenerator& generator) {
   const absl::Time end = absl::Now() + kLongest;
-  for (const std::shared_ptr<Request>& question : generator.Prove()) {
-    const absl::Status waited = Await(db, *question, [end] {
+  for (const std::shared_ptr<Request>& question : generator.Prove(connection.Salt())) {
+    const absl::Status waited = Await(connection.db(), *question, [end] {
       return absl::Now() < end ? absl::OkStatus() : absl::DeadlineExceededError("");
     });
     if (absl::IsCancelled(waited)) return waited;
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> CheckModel(Connection& connection, const std::string
   if (options.ranks) return "";  // it is asked for no constraint
   for (const std::shared_ptr<RemoteGenerator>& generator : RunningRemoteGenerators()) {
     if (generator.get() != &(*use)->session.generator()) continue;
-    RETURN_IF_ERROR(AwaitProofs(connection.db(), *generator));
+    RETURN_IF_ERROR(AwaitProofs(connection, *generator));
   }
   return "";
 }

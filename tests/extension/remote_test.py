@@ -138,17 +138,6 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "re: x")
         self.assertLessEqual(sum(len(server.requests) for server in servers), 3)
 
-    def test_all_that_was_paid_is_counted(self):
-        answers = iter(["maybe", "yes"])
-        server = self.server(answer=constrained(lambda body: next(answers)))
-        db = self.connect(server.url, price_in=1e6, price_out=1e6)
-        row = json.loads(harness.value(db, "SELECT lm_try('x', NULL, '{\"choices\":[\"yes\",\"no\"]}')"))
-        self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], ["yes", 24, 6])
-        db.execute("SELECT lm_embed('five words are in here')").fetchall()
-        self.assertEqual(harness.value(db, "SELECT max(tokens_prefilled) FROM lm_stats WHERE model = 'default'"), 24 - 8 + 5)
-        rows = db.execute("SELECT lm_embed('five words are in ' || value, '{\"max_cost\":12,\"on_error\":\"null\"}') IS NULL FROM json_each('[1,2,3,4]')").fetchall()
-        self.assertEqual(len([1 for missing, in rows if missing]), 2)
-
     def test_what_embeddings_will_ask_is_counted(self):
         db = self.connect(self.server().url)
         db.execute("CREATE TABLE texts AS SELECT 'text ' || value AS body, lm_embed('a') AS vector FROM json_each('[1,2,3]')")

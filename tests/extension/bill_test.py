@@ -1,0 +1,104 @@
+"""What servers are paid for is counted: lm_stats, tokens_in and tokens_out, budgets."""
+import json
+import threading
+import unittest
+
+import harness
+from chat_server import Handler
+from remote_case import RemoteCase, constrained
+
+PAID = "SELECT sum(tokens_prefilled) + sum(tokens_reused), sum(tokens_decoded), max(requests) FROM lm_stats WHERE model = 'default'"
+
+
+def told(finish):
+    """An answer's events: 1,000 tokens were read, and 500 written."""
+    events = [{"choices": [{"index": 0, "delta": {"content": "hello"}}]}, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]},
+              {"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 500}}]
+    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+
+
+class Told(Handler):
+    """Says what it is told to, one by one, and then the last for ever: bytes, or a refusal."""
+    def good(self, body, **how):
+        answer = self.server.answer(body)
+        if isinstance(answer, dict):
+            return self.whole(answer["code"], answer)
+        self.begin()
+        self.chunk(answer)
+        self.chunk(b"")
+
+
+class BillTest(RemoteCase):
+    def serving(self, *answers):
+        left = list(answers)
+        return self.server(handler=Told, answer=lambda body: left.pop(0) if len(left) > 1 else left[0])
+
+    def test_answers_that_were_asked_for_again(self):
+        answers = iter(["maybe", "yes"])
+        server = self.server(answer=constrained(lambda body: next(answers)))
+        db = self.connect(server.url, price_in=1e6, price_out=1e6)
+        row = json.loads(harness.value(db, "SELECT lm_try('x', NULL, '{\"choices\":[\"yes\",\"no\"]}')"))
+        self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], ["yes", 24, 6])
+        # And the first question, which is no row's.
+        self.assertEqual(len(server.requests), 3)
+        self.assertEqual(db.execute(PAID).fetchone(), (36, 9, 1))
+        self.assertEqual(harness.value(db, "SELECT sum(cost) FROM lm_stats WHERE model = 'default'"), 45)
+        db.execute("SELECT lm_embed('five words are in here')").fetchall()
+        self.assertEqual(db.execute(PAID).fetchone(), (41, 9, 2))
+        self.assertEqual(harness.value(db, "SELECT max(tokens_reused) FROM lm_stats WHERE model = 'default'"), 24)
+        rows = db.execute("SELECT lm_embed('five words are in ' || value, '{\"max_cost\":12,\"on_error\":\"null\"}') IS NULL FROM json_each('[1,2,3,4]')").fetchall()
+        self.assertEqual(len([1 for missing, in rows if missing]), 2)
+
+    def test_answers_that_the_server_gave_up(self):
+        server = self.serving(*3 * [told("abort")], told("stop"))
+        db = self.connect(server.url, price_in=1, price_out=2)
+        row = json.loads(harness.value(db, "SELECT lm_try('x')"))
+        self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], ["hello", 4000, 2000])
+        self.assertEqual(len(server.requests), 4)
+        self.assertEqual(db.execute(PAID).fetchone(), (4000, 2000, 1))
+        self.assertAlmostEqual(harness.value(db, "SELECT sum(cost) FROM lm_stats WHERE model = 'default'"), 8000e-6)
+
+    def test_an_answer_that_none_came_of(self):
+        server = self.serving(told("abort"))
+        db = self.connect(server.url, retries=2)
+        row = json.loads(harness.value(db, "SELECT lm_try('x')"))
+        self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], [None, 3000, 1500])
+        self.assertEqual(db.execute(PAID).fetchone(), (3000, 1500, 1))
+
+    def test_an_answer_that_nobody_waits_for_any_more(self):
+        server = self.serving(told("abort"), {"code": 429, "error": {"message": "slow down"}})
+        db = self.connect(server.url)
+
+        def leave():
+            while len(server.requests) < 3 and not server.stopped.wait(0.01):
+                pass
+            db.interrupt()
+        threading.Thread(target=leave, daemon=True).start()
+        self.fails(db, "SELECT generate('x')", "interrupted")
+        self.assertEqual(db.execute(PAID).fetchone()[:2], (1000, 500))
+
+    def test_budgets_see_them(self):
+        server = self.serving(*3 * [told("abort")], told("stop"))
+        db = self.connect(server.url, price_in=1e6, price_out=1e6)
+        nested = "SELECT generate(generate('x', NULL, ?1), NULL, ?1)"
+        self.fails(db, nested, "max_total_tokens = 3000 does not reach for another answer: 1 have taken 6000,", '{"max_total_tokens":3000,"max_tokens":600}')
+        self.assertEqual(len(server.requests), 4)
+
+    def test_first_questions_are_theirs_who_asked(self):
+        server = self.server(answer=constrained(lambda body: "yes"))
+        mine, other, checked = (harness.connect() for _ in range(3))
+        for db, salt, options in ((mine, "mine", {}), (other, "another's", {}), (checked, "a third's", {"check": True})):
+            self.addCleanup(db.close)
+            db.execute("INSERT INTO temp.lm_settings VALUES ('salt', ?)", (salt,))
+            self.register(db, server.url, **options)
+        for db, paid in ((mine, (24, 6, 1)), (other, (12, 3, 1))):
+            self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"regex\":\"yes\"}')"), "yes")
+            self.assertEqual(db.execute(PAID).fetchone(), paid)
+        self.assertEqual(len(server.requests), 7)
+        self.assertEqual(harness.value(checked, "SELECT json_extract(constraints, '$.regex') FROM temp.lm_models"), "kept")
+        self.assertEqual(checked.execute(PAID).fetchone(), (48, 12, 0))
+        self.assertEqual(mine.execute(PAID).fetchone(), (24, 6, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
