@@ -25,43 +25,49 @@ bool IsOneOf(absl::string_view word, std::initializer_list<absl::string_view> wo
 
 ChatReader::ChatReader(const RequestSpec* spec)
     : spec_(*spec),
-      hands_out_(spec->stream && spec->options.constraint.kind == AnswerConstraint::Kind::kNone),
+      drops_(spec->options.thinking == Thinking::kDrop || IsConstrained(spec->options)),
+      as_it_comes_(!IsConstrained(spec->options) && (spec->stream || !drops_)),
       marks_(spec->thinking_marks != nullptr ? spec->thinking_marks : ThinkingMarks::Usual()),
       filter_(marks_, ""),
       stops_(spec->options.stop) {}
 
-absl::Status ChatReader::Append(absl::string_view event) {
-  const size_t before = answer_.text.size();
-  return Take(answer_.Append(event), before);
-}
+absl::Status ChatReader::Append(absl::string_view event) { return Take(answer_.Append(event)); }
 
-absl::Status ChatReader::AppendJson(const Json& event) {
-  const size_t before = answer_.text.size();
-  return Take(answer_.AppendJson(event), before);
-}
+absl::Status ChatReader::AppendJson(const Json& event) { return Take(answer_.AppendJson(event)); }
 
-absl::Status ChatReader::Take(absl::Status status, size_t before) {
+absl::Status ChatReader::Take(absl::Status status) {
   broken_ = status;
-  if (!hands_out_ || !broken_.ok() || stops_.matched()) return status;
-  const absl::string_view piece = absl::string_view(answer_.text).substr(before);
-  const bool drop = spec_.options.thinking == Thinking::kDrop;
-  stops_.Append(drop ? filter_.Append(piece) : std::string(piece), &text_);
+  if (!as_it_comes_ || !broken_.ok() || stops_.matched()) return status;
+  const absl::string_view reasoning = answer_.reasoning, text = answer_.text;
+  if (!drops_) TakeReasoning(reasoning.substr(taken_reasoning_));
+  const absl::string_view piece = text.substr(taken_);
+  if (!piece.empty()) EndReasoning();
+  stops_.Append(drops_ ? filter_.Append(piece) : std::string(piece), &text_);
+  taken_reasoning_ = reasoning.size();
+  taken_ = text.size();
   return status;
+}
+
+// Some servers take the reasoning out themselves.
+void ChatReader::TakeReasoning(absl::string_view piece) {
+  if (piece.empty()) return;
+  if (!std::exchange(in_reasoning_, true)) text_ += "<think>\n";
+  absl::StrAppend(&text_, piece);
+}
+
+void ChatReader::EndReasoning() {
+  if (std::exchange(in_reasoning_, false)) text_ += "\n</think>\n\n";
 }
 
 // With what was held back.
 void ChatReader::FinishText() {
-  const bool drop = spec_.options.thinking == Thinking::kDrop;
-  if (!hands_out_) {
-    const absl::string_view all = answer_.text;
-    const absl::string_view answer = drop ? BehindLoneMark(*marks_, all) : all;
-    stops_.Append(drop ? filter_.Append(answer) : std::string(answer), &text_);
+  if (!as_it_comes_) {
+    const absl::string_view answer = BehindLoneMark(*marks_, answer_.text);
+    stops_.Append(filter_.Append(answer), &text_);
   }
-  if (drop && !stops_.matched()) stops_.Append(filter_.Finish(), &text_);
+  EndReasoning();
+  if (drops_ && !stops_.matched()) stops_.Append(filter_.Finish(), &text_);
   if (!stops_.matched()) stops_.Flush(&text_);
-  // Some servers take the reasoning out themselves.
-  if (drop || answer_.reasoning.empty()) return;
-  text_ = absl::StrCat("<think>\n", answer_.reasoning, "\n</think>\n\n", text_);
 }
 
 absl::StatusOr<Generation> ChatReader::Read() {

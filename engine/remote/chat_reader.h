@@ -40,8 +40,9 @@ class ChatReader {
   absl::Status AppendJson(const Json& event);
   // Whether the answer has begun.
   bool begun() const { return !answer_.text.empty() || !answer_.finish.empty(); }
-  // What of the text is certain by now, where somebody looks on while it comes: there the mark that
-  // ends a reasoning which the prompt has begun (BehindLoneMark) comes too late, and is text.
+  // What of the text is certain by now, where somebody looks on while it comes (a constraint's is
+  // never, before its end): there the mark that ends a reasoning which the prompt has begun
+  // (BehindLoneMark) comes too late, and is text.
   const std::string& text() const { return text_; }
 
   // At the end: text, finish, first choices and numbers of tokens; a refusal of the server's is its
@@ -52,17 +53,22 @@ class ChatReader {
   void CountTokens(Generation* generation) const;
 
  private:
-  absl::Status Take(absl::Status status, size_t before);
+  absl::Status Take(absl::Status status);
+  void TakeReasoning(absl::string_view piece);
+  void EndReasoning();
   void FinishText();
   bool LacksAnswer(FinishReason finish) const;
   absl::Status ReadChoices(Generation* generation) const;
 
   const RequestSpec& spec_;
-  const bool hands_out_;
+  const bool drops_;        // the reasoning; what a constraint allows is all of an answer
+  const bool as_it_comes_;  // text_ grows with each event, else at the end
   ChatAnswer answer_;
+  size_t taken_ = 0, taken_reasoning_ = 0;  // of answer_
   const std::shared_ptr<const ThinkingMarks> marks_;
   ThinkingFilter filter_;
   StopMatcher stops_;
+  bool in_reasoning_ = false;  // text_ ends with reasoning that has not been ended
   std::string text_;
   absl::Status broken_;
 };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "engine/base/status_macros.h"
 
@@ -47,21 +48,36 @@ void RemoteCall::OnDone(const HttpOutcome& outcome) {
   owner_->OnDone(this, outcome);
 }
 
-// Handed out as it comes, where somebody looks on and it needs no proof.
 bool RemoteCall::OnEvent(const std::string& event) {
-  const size_t before = reader_.text().size();
   if (event == "[DONE]" && !std::exchange(has_ended_, true)) owner_->OnLastEvent(this);
   if (!reader_.Append(event).ok()) return false;
   if (!has_first_token() && reader_.begun()) {
     first_token_ = absl::Now();
     owner_->OnFirstToken(this);
   }
-  if (spec().stream && job.grammar == nullptr && reader_.text().size() > before) {
-    job.request->PublishToken({.piece = reader_.text().substr(before),
-                               .logprob = std::numeric_limits<double>::quiet_NaN(),
-                               .since_submission = absl::Now() - job.request->submitted()});
-  }
+  return !spec().stream || HandOut(reader_.text());
+}
+
+bool RemoteCall::HandOut(absl::string_view text) {
+  const absl::string_view out = job.handed_out;
+  const size_t both = std::min(text.size(), out.size());
+  const size_t anew = both - compared_;
+  differs_ = differs_ || text.substr(compared_, anew) != out.substr(compared_, anew);
+  compared_ = both;
+  if (differs_ || text.size() == both) return !differs_;
+  StreamedToken token{.piece = std::string(text.substr(both)),
+                      .logprob = std::numeric_limits<double>::quiet_NaN(),
+                      .since_submission = absl::Now() - job.request->submitted()};
+  job.handed_out += token.piece;
+  absl::Cleanup not_out = [this, both] { job.handed_out.resize(both); };
+  job.request->PublishToken(std::move(token));
+  std::move(not_out).Cancel();
   return true;
+}
+
+bool RemoteCall::HandOutWhole(absl::string_view text) {
+  differs_ = !HandOut(text) || text.size() < job.handed_out.size();
+  return !differs_;
 }
 
 absl::StatusOr<Generation> RemoteCall::Read() {

@@ -25,6 +25,7 @@ struct RemoteJob {
   std::shared_ptr<Request> request = {};
   std::shared_ptr<const Grammar> grammar = {};  // what its constraint says, or null
   std::string body = {};
+  std::string handed_out = {};  // of a streamed answer, whichever transfer brought it
   std::string cut = {};  // the request's text as on_overflow has left it; empty: it is whole
   uint64_t prefix = 0;   // of the system prompt; 0: none
   int64_t tokens = 0;    // that it may take
@@ -73,6 +74,12 @@ class RemoteCall : public HttpHandler {
   // Of job.tokens those that it did not take, as far as is known; negative: it took more.
   int64_t Unused(const HttpOutcome& outcome) const;
   bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
+  // A streamed answer's text, so far or whole: hands out what of it has not been. False where it
+  // does not go on from what has, of an earlier answer that broke off.
+  bool HandOut(absl::string_view text);
+  bool HandOutWhole(absl::string_view text);
+  // Whether HandOut has returned false.
+  bool differs() const { return differs_; }
   // Whether the answer's last event has come, however the transfer has ended.
   bool has_ended() const { return has_ended_; }
 
@@ -94,6 +101,8 @@ class RemoteCall : public HttpHandler {
   std::string raw_;
   absl::StatusOr<EmbeddingAnswer> embedding_ = absl::UnavailableError("no answer");
   bool has_ended_ = false;
+  size_t compared_ = 0;  // with job.handed_out
+  bool differs_ = false;
   const absl::Time begun_ = absl::Now();
   absl::Time first_token_ = absl::InfiniteFuture();
 };

@@ -344,6 +344,8 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
   if (outcome.status.ok() && outcome.code / 100 == 4) pool_.Heard(call->endpoint);
   if (call->job.request->abandoned()) {
     Conclude(*call, {.status = call->job.request->AbandonedStatus()});
+  } else if (call->differs()) {
+    Conclude(*call, {.status = OtherAnswerError(*call)});
   } else if (outcome.code == 200 && call->has_ended()) {  // the connection may have broken since
     Answered(call);
   } else if (absl::IsUnavailable(outcome.status)) {
@@ -499,11 +501,23 @@ bool RemoteServer::SendShorter(RemoteCall* call, absl::string_view words) {
   return true;
 }
 
-void RemoteServer::Conclude(const RemoteCall& call, Generation generation) {
+// Of what has been handed out nothing can be taken back.
+absl::Status RemoteServer::OtherAnswerError(const RemoteCall& call) const {
+  return absl::UnavailableError(
+      absl::StrCat(pool_.url(call.endpoint), ": the answer before this one broke off after ",
+                   call.job.handed_out.size(),
+                   " bytes that had been handed out, and this one differs from them"));
+}
+
+// What is streamed is then handed out to its end: what was held back, or had to be proved.
+void RemoteServer::Conclude(RemoteCall& call, Generation generation) {
   call.Measure(&generation);
   if (call.job.is_canary) {
     ConcludeCanary(call, generation);
     return call.job.request->Finish(std::move(generation));
+  }
+  if (call.spec().stream && generation.status.ok() && !call.HandOutWhole(generation.text)) {
+    generation.status = OtherAnswerError(call);
   }
   {
     absl::MutexLock lock(&mutex_);

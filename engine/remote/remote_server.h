@@ -112,7 +112,8 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   bool SendWithout(RemoteCall* call, int code, absl::string_view words);
   bool SendBack(RemoteCall* call, absl::string_view text);
   bool SendShorter(RemoteCall* call, absl::string_view words);
-  void Conclude(const RemoteCall& call, Generation generation);
+  absl::Status OtherAnswerError(const RemoteCall& call) const;
+  void Conclude(RemoteCall& call, Generation generation);
   void ConcludeCanary(const RemoteCall& call, const Generation& generation);
 
   Network* const network_;

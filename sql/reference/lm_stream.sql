@@ -12,7 +12,9 @@
 SELECT count(*) > 0, min(ms) > 0, max(logprob) <= 0 FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
 --> 1|1|1
 
--- The pieces together are what generate() returns.
+-- The pieces together are what generate() returns. Of a model on the network they are as its server sends them, with neither token nor
+-- logprob. What a constraint allows comes in one piece, once it is proved. An answer that breaks off on its way is asked for again, and
+-- goes on behind the pieces that are out; where the new one does not begin with these, that is an error.
 SELECT group_concat(piece, '') = generate('Name a colour.', NULL, '{"max_tokens":8}')
   FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
 --> 1
