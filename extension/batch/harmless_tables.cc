@@ -1,6 +1,7 @@
 #include "extension/batch/harmless_tables.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -34,7 +35,6 @@ constexpr HarmlessTable kHarmlessTables[] = {
 constexpr absl::string_view kHarmlessModules[] = {"fts3",  "fts4",      "fts5", "fts5vocab",
                                                   "rtree", "rtree_i32", "vec0"};
 constexpr absl::string_view kForeseenModules[] = {"lm_extract_each"};
-
 
 bool IsAmong(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -146,6 +146,20 @@ absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program) {
   }
 }
 
+absl::StatusOr<std::vector<std::string>> SchemasOf(sqlite3* db, absl::string_view asker) {
+  // The argument is not looked at, but an authorizer sees it.
+  ASSIGN_OR_RETURN(
+      Statement list,
+      Statement::Prepare(db, absl::StrCat(MarkOf(asker), "PRAGMA database_list('", asker, "')")));
+  std::vector<std::string> schemas;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, list.Step());
+    if (!more) return schemas;
+    ASSIGN_OR_RETURN(std::string schema, list.Text(1));
+    schemas.push_back(std::move(schema));
+  }
+}
+
 // A name or an alias in a statement's text says little: any table may have it. But what a program
 // opens for main.json_each and for temp.json_each is one and the same only where neither schema has
 // a table of that name, and both mean the function; and what has its address is the function,
@@ -167,14 +181,10 @@ absl::StatusOr<size_t> RemoveHarmless(sqlite3* db, const HarmlessRule& rule, Ope
       num_sites += Remove(table.begin()->first, foreseen, tables);
     }
   }
-  // The argument is not looked at, but an authorizer sees it.
-  ASSIGN_OR_RETURN(Statement list,
-                   Statement::Prepare(db, absl::StrCat(MarkOf(rule.asker), "PRAGMA database_list('",
-                                                       rule.asker, "')")));
-  while (!tables->empty()) {
-    ASSIGN_OR_RETURN(const bool more, list.Step());
-    if (!more) break;
-    ASSIGN_OR_RETURN(const std::string schema, list.Text(1));
+  if (tables->empty()) return num_sites;
+  ASSIGN_OR_RETURN(const std::vector<std::string> schemas, SchemasOf(db, rule.asker));
+  for (const std::string& schema : schemas) {
+    if (tables->empty()) break;
     if (rule.schema.has_value() && !absl::EqualsIgnoreCase(schema, *rule.schema)) continue;
     RETURN_IF_ERROR(RemoveModulesOf(db, schema, rule, tables, &num_sites));
   }

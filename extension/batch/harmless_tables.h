@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,6 +50,9 @@ struct HarmlessRule {
   // The database whose tables are; nullopt: all of them.
   std::optional<absl::string_view> schema = {};
 };
+
+// The databases of a connection, by their names.
+absl::StatusOr<std::vector<std::string>> SchemasOf(sqlite3* db, absl::string_view asker);
 
 // Takes from `tables` those that change nothing: the number of places that open one which is
 // foreseen. SQLite's errors.

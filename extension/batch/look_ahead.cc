@@ -386,7 +386,7 @@ absl::Status LookAhead::Begin(const CallText& now) {
   if (sql.empty() || sql.size() > kMostSqlBytes) {
     return absl::FailedPreconditionError("its text is too long");
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> shadows, ShadowsOf(sql));
+  ASSIGN_OR_RETURN(const std::vector<std::string> shadows, ShadowsOf(sql, connection_->db()));
   absl::StatusOr<Shadow> shadow;
   for (size_t i = 0; i < shadows.size() && !shadow.ok() && !absl::IsCancelled(shadow.status());
        ++i) {

@@ -17,6 +17,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/bounded_recursion.h"
 #include "extension/batch/harmless_tables.h"
+#include "extension/batch/read_order.h"
 #include "extension/host/own_function.h"
 #include "extension/host/sql_tokens.h"
 
@@ -175,8 +176,45 @@ void AddShadows(const std::vector<std::string>& expressions,
   shadows->push_back(absl::StrCat(before, "SELECT ", ListOr1(expressions), after));
 }
 
+// The table that an UPDATE or a DELETE names, [schema.]name [AS alias], and an [INDEXED BY index]
+// that stands behind.
+struct WrittenTable {
+  Range name;
+  Range named;  // with all that stands behind
+};
+
+WrittenTable WrittenTableIn(const Tokens& tokens, Range range) {
+  const size_t indexed = FindWord(tokens, range.begin, {"INDEXED", "NOT"});
+  return {{range.begin, std::min(indexed, range.end)}, range};
+}
+
+// Whether UPDATE or DELETE has an ORDER BY or a LIMIT: SQLite finds the rowids of such rows by a
+// SELECT then, and comes to the rows in the order of these.
+bool IsLimited(const Tokens& tokens, Range rest) {
+  return FindWord(tokens, rest.begin, {"ORDER", "LIMIT"}) < rest.end;
+}
+
+// The FROM of a SELECT that comes to the rows of a table as a statement does that writes it, and
+// what follows it in the statement: `rest`, WHERE and so on. Empty where a SELECT does so by
+// itself, or cannot.
+std::string FromInOrder(const Tokens& tokens, const WrittenTable& table, Range rest,
+                        const ReadOrder& order) {
+  const bool limited = IsLimited(tokens, rest);
+  const bool told = limited || table.name.end < table.named.end;
+  const absl::string_view index = told ? absl::string_view() : absl::string_view(order.index);
+  const std::string from = absl::StrCat(" FROM ", TextOf(tokens, table.named), " ", index);
+  if (!order.by_rowid) {
+    return index.empty() ? "" : absl::StrCat(from, " ", TextOf(tokens, rest));
+  }
+  // Calls of a WHERE are made until there are as many rows as the LIMIT allows: it has to be seen.
+  if (limited && CallsGenerate(tokens, rest)) return "";
+  const std::string rowid = absl::StrCat(tokens[table.name.end - 1].text, "._rowid_");
+  return absl::StrCat(" FROM ", TextOf(tokens, table.name), " NOT INDEXED WHERE ", rowid,
+                      " IN (SELECT ", rowid, from, " ", TextOf(tokens, rest), ")");
+}
+
 std::vector<std::string> ShadowsOfUpdate(const Tokens& tokens, absl::string_view with,
-                                         size_t update) {
+                                         size_t update, const ReadOrder& order) {
   size_t table = update + 1;
   if (table + 1 < tokens.size() && tokens[table].Is("OR")) table += 2;
   const size_t set = FindWord(tokens, table, {"SET"});
@@ -186,28 +224,55 @@ std::vector<std::string> ShadowsOfUpdate(const Tokens& tokens, absl::string_view
   const Range assigned{std::min(set + 1, from), from};
   // What FROM or WITH generates is not evaluated unless it is read.
   const bool all = CallsGenerate(tokens, {from, where}) || CallsGenerate(tokens, {0, update});
+  const std::vector<std::string> expressions = AssignedExpressions(tokens, assigned, all);
+  const std::vector<std::string> returned =
+      ReturnedExpressions(tokens, end, AssignmentsIn(tokens, assigned));
   std::string after = absl::StrCat(" FROM ", TextOf(tokens, {table, set}));
   if (from < where) absl::StrAppend(&after, ", ", TextOf(tokens, {from + 1, where}));
   absl::StrAppend(&after, " ", TextOf(tokens, {where, end}));
   std::vector<std::string> shadows;
-  AddShadows(AssignedExpressions(tokens, assigned, all),
-             ReturnedExpressions(tokens, end, AssignmentsIn(tokens, assigned)), with, after,
-             &shadows);
+  if (from < where) {
+    // SQLite reads the rows by a SELECT of all that is assigned.
+    AddShadows(AssignedExpressions(tokens, assigned, /*all=*/true), returned, with, after,
+               &shadows);
+    if (all) return shadows;
+  } else {
+    const std::string in_order =
+        FromInOrder(tokens, WrittenTableIn(tokens, {table, set}), {where, end},
+                    {order.index, order.by_rowid || IsLimited(tokens, {where, end})});
+    if (!in_order.empty()) AddShadows(expressions, returned, with, in_order, &shadows);
+  }
+  AddShadows(expressions, returned, with, after, &shadows);
+  return shadows;
+}
+
+// DELETE FROM t ...: all that it evaluates is its WHERE, in the order in which it reads.
+std::vector<std::string> ShadowsOfDelete(const Tokens& tokens, absl::string_view with, size_t verb,
+                                         const ReadOrder& order) {
+  const size_t end = FindWord(tokens, verb, {"RETURNING", ";"});
+  const size_t table = std::min(verb + 2, end);
+  const size_t where = std::min(FindWord(tokens, table, {"WHERE", "ORDER", "LIMIT"}), end);
+  const std::vector<std::string> returned = ReturnedExpressions(tokens, end, {});
+  std::vector<std::string> shadows;
+  const std::string in_order =
+      FromInOrder(tokens, WrittenTableIn(tokens, {table, where}), {where, end}, {order.index});
+  if (!in_order.empty()) AddShadows({}, returned, with, in_order, &shadows);
+  AddShadows({}, returned, with, absl::StrCat(" ", TextOf(tokens, {verb + 1, end})), &shadows);
   return shadows;
 }
 
 // INSERT INTO t(a, b) SELECT ... ON CONFLICT(a) DO UPDATE SET b = generate(excluded.b): the new
 // rows are those of a common table with the columns' names, and beside each is what it conflicts
-// with.
-std::optional<std::string> ShadowOfUpsert(const Tokens& tokens, absl::string_view with, size_t into,
-                                          Range select) {
+// with. The first of two reads all columns of the new rows, as the statement does.
+std::vector<std::string> ShadowsOfUpsert(const Tokens& tokens, absl::string_view with, size_t into,
+                                         Range select) {
   const size_t on = FindWord(tokens, select.end, {"ON"});
   const size_t set = FindWord(tokens, on, {"SET"});
   const size_t where = FindWord(tokens, set, {"WHERE", "ON", "RETURNING", ";"});
   const size_t end = FindWord(tokens, where, {"ON", "RETURNING", ";"});
   const size_t columns = on + 2;  // ON CONFLICT (
   const bool known = on < set && set < end && tokens[columns].Is("(");
-  if (!known || !CallsGenerate(tokens, {set, end})) return std::nullopt;
+  if (!known || !CallsGenerate(tokens, {set, end})) return {};
   // The table's name, with its schema, and the alias by which the clause may know it.
   const size_t list = std::min(FindWord(tokens, into + 1, {"("}), select.begin);
   const size_t as = std::min(FindWord(tokens, into + 1, {"AS"}), list);
@@ -220,20 +285,23 @@ std::optional<std::string> ShadowOfUpsert(const Tokens& tokens, absl::string_vie
   for (size_t i = columns + 1; i < tokens[columns].match; i += 2) {
     const bool plain =
         !tokens[i].Name().empty() && (tokens[i + 1].Is(",") || tokens[i + 1].Is(")"));
-    if (!plain) return std::nullopt;
+    if (!plain) return {};
     absl::StrAppend(&matches, matches.empty() ? "" : " AND ", name, ".", tokens[i].text,
                     " = excluded.", tokens[i].text);
   }
   if (where < end) absl::StrAppend(&matches, " AND (", TextOf(tokens, {where + 1, end}), ")");
   std::vector<std::string> expressions;
-  if (CallsGenerate(tokens, select)) expressions.push_back("excluded.*");
   for (const std::string& e : AssignedExpressions(tokens, {set + 1, where}, /*all=*/false)) {
     expressions.push_back(absl::StrCat("(SELECT json_array(", e, ") FROM ",
                                        TextOf(tokens, {into + 1, list}), " WHERE ", matches, ")"));
   }
-  return absl::StrCat("WITH excluded AS (SELECT ", inserted, " FROM ", table,
-                      " WHERE 0 UNION ALL SELECT * FROM (", with, TextOf(tokens, select),
-                      ")) SELECT ", absl::StrJoin(expressions, ", "), " FROM excluded");
+  const std::string rows = absl::StrCat("WITH excluded AS (SELECT ", inserted, " FROM ", table,
+                                        " WHERE 0 UNION ALL SELECT * FROM (", with,
+                                        TextOf(tokens, select), ")) SELECT ");
+  const std::string updated = absl::StrCat(absl::StrJoin(expressions, ", "), " FROM excluded");
+  std::vector<std::string> shadows = {absl::StrCat(rows, "excluded.*, ", updated)};
+  if (!CallsGenerate(tokens, select)) shadows.push_back(absl::StrCat(rows, updated));
+  return shadows;
 }
 
 }  // namespace
@@ -255,7 +323,7 @@ std::string TargetOf(absl::string_view sql) {
   return name < tokens.size() ? tokens[name].Name() : "";
 }
 
-absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql) {
+absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql, sqlite3* db) {
   const Tokens tokens = SqlTokens(sql);
   // WITH ... goes before the SELECT as it does before the statement.
   const size_t verb = FindWord(
@@ -263,14 +331,15 @@ absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql) {
   if (verb == tokens.size()) return absl::UnimplementedError("it is no statement with rows");
   const std::string with = verb > 0 ? absl::StrCat(TextOf(tokens, {0, verb}), " ") : std::string();
   const SqlToken& word = tokens[verb];
-  if (word.Is("UPDATE")) return ShadowsOfUpdate(tokens, with, verb);
-  std::vector<std::string> shadows;
-  if (word.Is("DELETE")) {
-    const size_t end = FindWord(tokens, verb, {"RETURNING", ";"});
-    AddShadows({}, ReturnedExpressions(tokens, end, {}), with,
-               absl::StrCat(" ", TextOf(tokens, {verb + 1, end})), &shadows);
-    return shadows;
+  if (word.Is("UPDATE") || word.Is("DELETE")) {
+    absl::StatusOr<ReadOrder> order;
+    if (db != nullptr) order = ReadOrderOf(db, kAsker, sql, TargetOf(sql));
+    if (absl::IsCancelled(order.status())) return order.status();
+    if (!order.ok()) order = ReadOrder();
+    return word.Is("UPDATE") ? ShadowsOfUpdate(tokens, with, verb, *order)
+                             : ShadowsOfDelete(tokens, with, verb, *order);
   }
+  std::vector<std::string> shadows;
   size_t select = verb;
   if (!word.Is("SELECT") && !word.Is("VALUES")) {
     select = FindWord(tokens, verb + 1, {"SELECT", "VALUES", "WITH"});
@@ -280,8 +349,7 @@ absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql) {
                                     : FindWord(tokens, select, {"ON", "RETURNING", ";"});
   const size_t into = std::min(FindWord(tokens, verb, {"INTO"}), select);
   if (into < select) {
-    std::optional<std::string> upsert = ShadowOfUpsert(tokens, with, into, {select, end});
-    if (upsert.has_value()) shadows.push_back(*std::move(upsert));
+    shadows = ShadowsOfUpsert(tokens, with, into, {select, end});
   }
   shadows.push_back(absl::StrCat(with, TextOf(tokens, {select, end})));
   return shadows;

@@ -29,9 +29,10 @@ bool CallsGenerate(absl::string_view sql);
 
 // A SELECT is its own shadow; INSERT, CREATE TABLE AS, UPDATE and DELETE have one, or several, of
 // which the first that can be prepared is the best: with the calls of RETURNING and DO UPDATE, and
-// without. Unimplemented, with a clause that says why, for others. They need not be valid SQL:
-// PrepareShadow tells.
-absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql);
+// without. Where the connection is given on which an UPDATE or a DELETE runs, its best ones come to
+// the rows in the order in which it does (read_order.h). Unimplemented, with a clause that says
+// why, for others. They need not be valid SQL: PrepareShadow tells.
+absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql, sqlite3* db = nullptr);
 
 // The table that a statement writes, without its schema; empty where it writes none.
 std::string TargetOf(absl::string_view sql);

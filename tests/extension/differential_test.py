@@ -102,6 +102,9 @@ SHAPES = {
     "update returning": "UPDATE notes SET y = {g} WHERE id < 15 RETURNING id, y",
     "update returning answers": "UPDATE notes SET kind = 'q' WHERE id < 15 RETURNING id, {g}",
     "update or": "UPDATE OR IGNORE notes SET id = id + ({n} < 2)",
+    "update changes": "UPDATE notes SET y = {g}, kind = changes()",
+    "update what it reads": "UPDATE notes SET y = {g}, kind = 'q' WHERE kind >= 'b'",
+    "update without rowid": "UPDATE facts SET y = generate(body, NULL, '{{\"max_tokens\":2}}'), kind = 'q' WHERE kind >= 'b'",
     "update indexed": "UPDATE notes SET kind = {k} WHERE kind >= 'b'",
     "delete": "DELETE FROM notes WHERE {b}",
     "delete two": "DELETE FROM notes WHERE {n} > 0.2 AND {b}",
@@ -162,6 +165,8 @@ class Side:
         self.run("CREATE INDEX notes_kind ON notes(kind)")
         self.run("CREATE TABLE tags(note INTEGER, tag TEXT, UNIQUE (note, tag))")
         self.run("CREATE TABLE log(tag TEXT)")
+        self.run("CREATE TABLE facts(body TEXT PRIMARY KEY, kind TEXT, y TEXT) WITHOUT ROWID")
+        self.run("CREATE INDEX facts_kind ON facts(kind)")
         self.run("CREATE VIRTUAL TABLE words USING fts5(body)")
         self.run("CREATE TEMP VIEW answers AS SELECT id, generate(body, 'v') AS g FROM notes")
         self.run("CREATE TEMP VIEW yes AS SELECT * FROM notes WHERE lm_score(body, 'v') >= 0")
@@ -174,7 +179,7 @@ class Side:
     def fill(self, number, watched):
         self.connection.set_trace_callback(None)
         self.connection.set_authorizer(None)
-        for table in ("notes", "tags", "log", "words"):
+        for table in ("notes", "tags", "log", "words", "facts"):
             self.run(f"DELETE FROM {table}")
         self.run("DROP TABLE IF EXISTS main.made")
         self.run("DROP TABLE IF EXISTS temp.made")
@@ -183,6 +188,7 @@ class Side:
             body = None if chance.random() < 0.08 else f"note {chance.randrange(40)} of {number} about the weather"
             self.run("INSERT INTO notes VALUES (?, ?, ?, NULL)", (i, chance.choice("abc"), body))
             self.run("INSERT INTO words(rowid, body) VALUES (?, ?)", (i, f"{body} today"))
+            self.run("INSERT INTO facts(body, kind) VALUES (?, ?)", (f"fact {i * 7 % 31} of {number}", "cba"[i % 3]))
             if chance.random() < 0.6:
                 self.run("INSERT INTO tags VALUES (?, ?)", (i, f"tag {chance.randrange(20)}"))
         self.calls.clear()
@@ -224,7 +230,7 @@ class Side:
                 "traced": [t for t in self.traced
                            if "lm_stats" not in t and "'words_" not in t and "sqlite_temp_master" not in t],
                 "authorized": +self.asked}
-        for table in ("notes", "tags", "log"):
+        for table in ("notes", "tags", "log", "facts"):
             seen[table] = self.run(f"SELECT * FROM {table}").fetchall()
         seen["made"] = self.run("SELECT name, type FROM main.sqlite_master UNION ALL SELECT name, type FROM temp.sqlite_master").fetchall()
         return seen, after[0] - before[0], after[1] - before[1]

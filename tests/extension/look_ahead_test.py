@@ -155,6 +155,73 @@ class LookAheadTest(unittest.TestCase):
             alone = 2 if sql.startswith("SELECT") or " SELECT id, " in sql and sql.startswith("WITH n") else 1
         return self.both(lambda connection: connection.execute(sql, parameters).fetchall(), foreseen, alone)
 
+    def prepared(self, prepare, sql, foreseen=True, alone=1, asked=None):
+        """A statement on a database for which `prepare` has been run, once with look-ahead and once without: it asks the
+        same calls (`asked` many, where it is given), and leaves the same tables behind."""
+        seen = []
+
+        def run(connection):
+            connection.executescript(prepare)
+            rows, requests, _ = self.counted(connection, lambda: connection.execute(sql).fetchall())
+            seen.append(requests)
+            connection.commit()
+            tables = ("other",) if "other" in prepare + sql else ()
+            return rows, [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+        self.runs = getattr(self, "runs", []) + [run]  # as long as they are there, their databases have names of their own
+        result = self.both(run, foreseen, alone)
+        self.assertEqual(seen, [asked or seen[0]] * 2)
+        return result
+
+    def test_what_writes_foresees_its_rows_in_its_own_order_whatever_is_indexed(self):
+        index = "CREATE INDEX b ON notes(body);"
+        kinds = "CREATE INDEX k ON notes(kind, body);"
+        other = ("CREATE TABLE other(word TEXT {}, body TEXT, z TEXT, y TEXT) {};"
+                 "INSERT INTO other(word, body, z) SELECT 'word ' || (id * 37 % 61), body, id * 17 % 61 FROM notes;")
+        for prepare, sql in (
+                (index, f"UPDATE notes SET y = {G}"),
+                (index, f"UPDATE notes SET y = {G} WHERE y IS NULL"),
+                (index, f"UPDATE main.notes AS n SET y = {G.replace('body', 'n.body')}, kind = 'z' WHERE n.id % 3 > 0"),
+                (other.format("PRIMARY KEY", ""), f"UPDATE other SET y = {G.replace('body', 'word')}"),
+                (other.format("PRIMARY KEY", ""),
+                 f"UPDATE other SET y = (SELECT {G.replace('body', 'group_concat(n.body)')} FROM notes AS n WHERE n.id % 61 = other.z)"),
+                # The rowids are collected first: the index that it reads is changed.
+                ("DROP INDEX notes_y; CREATE INDEX todo ON notes(kind) WHERE y IS NULL;", f"UPDATE notes SET y = {G} WHERE y IS NULL"),
+                (kinds, f"UPDATE notes SET y = {G}, kind = 'z' WHERE kind > 'a'"),
+                (kinds, f"UPDATE notes INDEXED BY k SET y = {G}, kind = 'z' WHERE kind > 'a'"),
+                (kinds, f"UPDATE notes SET y = {G} WHERE kind > 'a'"),
+                (kinds, f"UPDATE notes SET y = {G} WHERE kind > 'a' RETURNING id, y"),
+                (kinds, f"WITH k(kind) AS (VALUES ('b'), ('c')) UPDATE notes SET y = {G} WHERE kind IN (SELECT kind FROM k)"),
+                (kinds + "CREATE TABLE other(y); CREATE TRIGGER t AFTER UPDATE ON notes BEGIN INSERT INTO other VALUES (changes() || new.y); END;",
+                 f"UPDATE notes SET y = {G} WHERE kind > 'a'"),
+                # Tables without rowids, in their own order or in that of an index.
+                (other.format("PRIMARY KEY", "WITHOUT ROWID") + "CREATE UNIQUE INDEX z ON other(z); CREATE INDEX b ON other(body, z);",
+                 f"UPDATE other SET y = {G}"),
+                (other.format("UNIQUE, PRIMARY KEY (z)", "WITHOUT ROWID").replace("TEXT UNIQUE, PRIMARY KEY (z), body TEXT, z TEXT, y TEXT",
+                                                                                  "TEXT UNIQUE, body TEXT, z TEXT, y TEXT, PRIMARY KEY (z)")
+                 + "CREATE INDEX b ON other(body);", f"UPDATE other SET y = {G}, body = 'new' WHERE body > 'note 2'"),
+                # All that is assigned is read.
+                (other.format("", "") + "CREATE INDEX o ON other(body, word);",
+                 f"UPDATE notes SET y = {G.replace('body', 'o.body')}, kind = o.z FROM other AS o WHERE notes.id = CAST(substr(o.word, 6) AS INTEGER)"),
+                (index, f"DELETE FROM notes WHERE {G} > 'm'"),
+                (index + kinds, f"DELETE FROM main.notes AS n WHERE kind > 'a' AND {G} > 'm'"),
+                (index, "INSERT INTO notes(id, kind, body) SELECT id, kind, body FROM notes WHERE true "
+                        f"ON CONFLICT(id) DO UPDATE SET y = {G.replace('body', 'excluded.body')}")):
+            with self.subTest(prepare=prepare, sql=sql):
+                self.prepared(prepare, sql)
+        limits = "UPDATE_DELETE_LIMIT"
+        if any(limits in option for option, in sqlite3.connect(":memory:").execute("PRAGMA compile_options")):
+            self.prepared(kinds, f"UPDATE notes SET y = {G} WHERE kind > 'a' ORDER BY kind DESC, body LIMIT 20")
+            self.prepared(index, f"DELETE FROM notes WHERE {G} > 'm' ORDER BY id DESC LIMIT 20", foreseen=None)
+
+    def test_an_update_that_looks_at_changes_finds_those_of_the_statement_before(self):
+        """To look at its plan would set them to 0."""
+        before = "UPDATE notes SET y = 'old' WHERE id < 8; "
+        self.prepared(before, f"UPDATE notes SET y = {G}, kind = changes()")
+        (_, (counted,)) = self.prepared(
+            "CREATE TABLE other(n); CREATE TRIGGER t AFTER UPDATE ON notes WHEN new.y <> 'old' BEGIN INSERT INTO other VALUES (changes()); END;"
+            + before, f"UPDATE notes SET y = {G}")
+        self.assertEqual(set(counted), {(7,)})
+
     def test_select(self):
         rows = self.query(f"SELECT id, {G} FROM notes")
         self.assertEqual(len(rows), ROWS)
