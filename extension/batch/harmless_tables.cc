@@ -125,9 +125,9 @@ absl::Status RemoveModulesOf(sqlite3* db, absl::string_view schema, const Harmle
 std::string MarkOf(absl::string_view asker) { return absl::StrCat("/* ", asker, " */ "); }
 
 std::string SelectBy(absl::string_view asker, absl::string_view select, absl::string_view verb,
-                     bool whole) {
-  return absl::StrCat(MarkOf(asker), verb, "WITH \"", asker, "\" AS ", whole ? "MATERIALIZED " : "",
-                      "(", select, ") SELECT * FROM \"", asker, "\"");
+                     bool apart) {
+  return absl::StrCat(MarkOf(asker), verb, "WITH \"", asker, "\" AS (", select, ") SELECT *",
+                      apart ? ", (SELECT 1)" : "", " FROM \"", asker, "\"");
 }
 
 absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program) {

@@ -33,10 +33,11 @@ absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program);
 
 // A SELECT of ours that says whose it is: by a comment to those who trace their connection, and to
 // an authorizer by `asker`, as the name of the view that reads. `verb` is nothing, or kExplain.
-// `whole`: SQLite has all rows before the first one is read, and moves nothing out of the SELECT.
+// `apart`: neither a sorted SELECT nor its sorted subqueries become one with the SELECT around
+// them, in which SQLite makes the calls of their results before it sorts, or a second time behind.
 inline constexpr absl::string_view kExplain = "EXPLAIN ";
 std::string SelectBy(absl::string_view asker, absl::string_view select, absl::string_view verb = "",
-                     bool whole = false);
+                     bool apart = false);
 // The comment, which such a statement begins with.
 std::string MarkOf(absl::string_view asker);
 

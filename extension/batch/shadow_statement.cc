@@ -1,6 +1,7 @@
 #include "extension/batch/shadow_statement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -494,6 +495,26 @@ absl::StatusOr<size_t> CountSites(Statement& program, FunctionList* functions) {
   }
 }
 
+// Whether a SELECT is to be kept apart from the one around it: a sorted one, and one whose sorted
+// subqueries SQLite keeps apart, because its result has functions or subqueries, as it is written.
+bool IsApart(const Tokens& tokens) {
+  constexpr absl::string_view kNoFunctions[] = {"AND",  "AS",   "BETWEEN", "CASE", "CAST",
+                                                "ELSE", "IN",   "IS",      "NOT",  "OR",
+                                                "OVER", "THEN", "WHEN",    "ALL",  "DISTINCT"};
+  const size_t select = FindWord(tokens, 0, {"SELECT"});
+  const size_t end = FindWord(tokens, select, {"FROM", "WHERE", ";"});
+  for (size_t i = select + 1; i < end; ++i) {
+    if (tokens[i].Is("SELECT") || tokens[i].Is("LIKE") || tokens[i].Is("GLOB")) return true;
+    if (tokens[i].Is("-") && i + 1 < end && tokens[i + 1].Is(">")) return true;
+    if (!tokens[i].Is("(") || tokens[i - 1].Name().empty() || i == select + 1) continue;
+    const bool keyword =
+        std::any_of(std::begin(kNoFunctions), std::end(kNoFunctions),
+                    [&](absl::string_view word) { return tokens[i - 1].Is(word); });
+    if (!keyword) return true;
+  }
+  return FindWord(tokens, 0, {"ORDER"}) < tokens.size();
+}
+
 }  // namespace
 
 absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
@@ -501,22 +522,12 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   const std::string select = WithBoundedRecursions(sql, kMostRecursed);
   Shadow shadow;
   FunctionList functions(db);
-  ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain)));
+  const Tokens tokens = SqlTokens(select);
+  const bool apart = IsApart(tokens);
+  ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain, apart)));
   ASSIGN_OR_RETURN(shadow.num_sites, CountSites(program, &functions));
-  // An ORDER BY moves to the outer SELECT, and has its expressions computed there a second time,
-  // as the statement itself does not.
-  bool whole = false;
-  if (shadow.num_sites > 1 && sqlite3_libversion_number() >= 3'035'000) {
-    ASSIGN_OR_RETURN(Statement other, Prepare(db, SelectBy(kAsker, select, kExplain, true)));
-    ASSIGN_OR_RETURN(const size_t sites, CountSites(other, &functions));
-    whole = sites < shadow.num_sites;
-    if (whole) {
-      shadow.num_sites = sites;
-      program = std::move(other);
-    }
-  }
-  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", whole)));
-  shadow.limit = LimitOf(SqlTokens(select));
+  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", apart)));
+  shadow.limit = LimitOf(tokens);
   if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
     return Noticeable("it writes while it reads");
   ASSIGN_OR_RETURN(OpenedTables virtual_tables, Readable(TablesOpenedBy(program)));

@@ -60,6 +60,8 @@ SHAPES = {
     "union distinct": "SELECT {k} FROM notes WHERE id < 9 UNION SELECT {k} FROM notes WHERE id > 15",
     "except": "SELECT id FROM notes EXCEPT SELECT id FROM notes WHERE {b}",
     "subquery": "SELECT max(g) FROM (SELECT {g} AS g FROM notes LIMIT 12)",
+    "sorted subquery": "SELECT id, {g} FROM (SELECT * FROM notes ORDER BY kind, id DESC LIMIT 12)",
+    "sorted subquery of answers": "SELECT id, g FROM (SELECT id, {g} AS g FROM (SELECT * FROM notes ORDER BY kind, id DESC LIMIT 12))",
     "cte": "WITH n AS (SELECT * FROM notes WHERE id > 3) SELECT id, {g} FROM n",
     "cte of answers": "WITH n AS MATERIALIZED (SELECT id, {k} AS k FROM notes) SELECT a.id, b.id FROM n a JOIN n b ON a.k = b.k AND a.id < b.id AND b.id < 6",
     "cte of answers, then generate": "WITH n AS MATERIALIZED (SELECT id, body, {b} AS b FROM notes) SELECT id, {h} FROM n WHERE b",

@@ -222,6 +222,22 @@ class LookAheadTest(unittest.TestCase):
             + before, f"UPDATE notes SET y = {G}")
         self.assertEqual(set(counted), {(7,)})
 
+    def test_sorted_subqueries_are_sorted_before_their_rows_are_asked_about(self):
+        newest = "(SELECT * FROM notes WHERE body IS NOT NULL ORDER BY kind, id DESC LIMIT 20)"
+        for sql, alone in ((f"SELECT id, {G} FROM {newest}", 2),
+                           (f"CREATE TABLE other AS SELECT id, {G} AS g FROM {newest}", 1),
+                           (f"INSERT INTO notes(kind, body) SELECT 'new', {G} FROM {newest}", 1),
+                           (f"WITH newest AS {newest} SELECT id, {G} FROM newest", 2)):
+            with self.subTest(sql=sql):
+                self.prepared("", sql, alone=alone, asked=20)
+        for sql in (f"SELECT id, {G} FROM (SELECT * FROM notes ORDER BY kind, id DESC)",
+                    f"SELECT id, {G} FROM notes ORDER BY kind, id DESC LIMIT 20",
+                    # Its result has no call, and all becomes one SELECT, with the calls before the sort.
+                    f"SELECT id, g FROM (SELECT id, {G} AS g FROM {newest})",
+                    f"SELECT k, g FROM (SELECT id, {SISTERS[0]} AS k, {G} AS g FROM notes) ORDER BY k, id DESC"):
+            with self.subTest(sql=sql):
+                self.prepared("", sql, alone=2)
+
     def test_select(self):
         rows = self.query(f"SELECT id, {G} FROM notes")
         self.assertEqual(len(rows), ROWS)
