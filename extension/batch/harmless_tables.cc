@@ -86,9 +86,10 @@ absl::StatusOr<bool> HasForeignContent(sqlite3* db, absl::string_view schema,
 }
 
 // Of one database, those that its schema says are of a module that changes nothing. Places that
-// open one that is foreseen are added to *num_sites.
+// open one that is foreseen are added to *num_sites, tables of fts5 to `full_text`.
 absl::Status RemoveModulesOf(sqlite3* db, absl::string_view schema, const HarmlessRule& rule,
-                             OpenedTables* tables, size_t* num_sites) {
+                             OpenedTables* tables, size_t* num_sites,
+                             std::set<std::string>* full_text) {
   ASSIGN_OR_RETURN(
       Statement virtual_tables,
       Statement::Prepare(
@@ -116,7 +117,10 @@ absl::Status RemoveModulesOf(sqlite3* db, absl::string_view schema, const Harmle
     if (absl::IsCancelled(probe.status())) return probe.status();
     if (!probe.ok()) continue;
     ASSIGN_OR_RETURN(const OpenedTables opened, TablesOpenedBy(*probe));
-    for (const auto& [one, places] : opened) *num_sites += Remove(one, foreseen, tables);
+    for (const auto& [one, places] : opened) {
+      if (full_text != nullptr && module == "fts5") full_text->insert(one);
+      *num_sites += Remove(one, foreseen, tables);
+    }
   }
 }
 
@@ -164,7 +168,8 @@ absl::StatusOr<std::vector<std::string>> SchemasOf(sqlite3* db, absl::string_vie
 // opens for main.json_each and for temp.json_each is one and the same only where neither schema has
 // a table of that name, and both mean the function; and what has its address is the function,
 // whatever the statement calls it.
-absl::StatusOr<size_t> RemoveHarmless(sqlite3* db, const HarmlessRule& rule, OpenedTables* tables) {
+absl::StatusOr<size_t> RemoveHarmless(sqlite3* db, const HarmlessRule& rule, OpenedTables* tables,
+                                      std::set<std::string>* full_text) {
   size_t num_sites = 0;
   for (const auto& [call, columns, foreseen] : kHarmlessTables) {
     if (tables->empty()) return num_sites;
@@ -186,7 +191,7 @@ absl::StatusOr<size_t> RemoveHarmless(sqlite3* db, const HarmlessRule& rule, Ope
   for (const std::string& schema : schemas) {
     if (tables->empty()) break;
     if (rule.schema.has_value() && !absl::EqualsIgnoreCase(schema, *rule.schema)) continue;
-    RETURN_IF_ERROR(RemoveModulesOf(db, schema, rule, tables, &num_sites));
+    RETURN_IF_ERROR(RemoveModulesOf(db, schema, rule, tables, &num_sites, full_text));
   }
   return num_sites;
 }

@@ -6,14 +6,15 @@
 //
 // Those are the functions json_each, json_tree and lm_chunks (by any name, told apart as objects),
 // and tables of SQLite's full-text and R-tree modules (or vec0), as a schema has them, unless their
-// text is that of a view. A host that puts a module of its own in the place of one of these must
-// keep it as harmless.
+// text is that of a view. A host that puts a module of its own in the place of one of these, or a
+// function of its own in the place of fts5's bm25, highlight or snippet, must keep it as harmless.
 #ifndef LM_EXTENSION_BATCH_HARMLESS_TABLES_H_
 #define LM_EXTENSION_BATCH_HARMLESS_TABLES_H_
 
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,9 @@ struct HarmlessRule {
 absl::StatusOr<std::vector<std::string>> SchemasOf(sqlite3* db, absl::string_view asker);
 
 // Takes from `tables` those that change nothing: the number of places that open one which is
-// foreseen. SQLite's errors.
-absl::StatusOr<size_t> RemoveHarmless(sqlite3* db, const HarmlessRule& rule, OpenedTables* tables);
+// foreseen. Those of fts5 are added to `full_text`, where it is given. SQLite's errors.
+absl::StatusOr<size_t> RemoveHarmless(sqlite3* db, const HarmlessRule& rule, OpenedTables* tables,
+                                      std::set<std::string>* full_text = nullptr);
 
 }  // namespace lm
 

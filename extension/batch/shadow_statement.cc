@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +43,9 @@ constexpr absl::string_view kConstant[] = {"current_timestamp", "current_date", 
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
                                            "lm_render",      "lm_version",  "lm_prompt",
                                            "lm_field_order"};
+
+// Those of fts5, for its tables alone.
+constexpr absl::string_view kOfFullText[] = {"bm25", "highlight", "snippet"};
 
 bool IsOneOf(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -471,23 +476,63 @@ absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand
   return absl::OkStatus();
 }
 
-constexpr int kOpcode = 1, kP4 = 5;  // columns of EXPLAIN
+// The calls of a program that matter.
+struct ProgramCalls {
+  size_t sites = 0;  // of what is foreseen
+  // Virtual tables whose rows bm25() and its sisters are asked about: theirs where these are
+  // fts5's.
+  std::set<std::string> ranked;
+};
 
 constexpr int64_t kMostRecursed = 250'000;  // rows of a recursive table: a quarter of a second
 
-// The calls of what is foreseen in a program, all of whose functions and collations it checks.
-absl::StatusOr<size_t> CountSites(Statement& program, FunctionList* functions) {
-  size_t sites = 0;
+// Whether a statement asks bm25() and its sisters about nothing but columns: bm25(t), snippet(t,
+// 0). What they say of a column is the say of its table, of all else that of a function of the
+// host's that may have such a name.
+bool RanksColumns(const Tokens& tokens) {
+  bool ranks = false;
+  for (size_t i = 0; i + 3 < tokens.size(); ++i) {
+    const bool call = std::any_of(std::begin(kOfFullText), std::end(kOfFullText),
+                                  [&](absl::string_view name) { return tokens[i].Names(name); });
+    if (!call || !tokens[i + 1].Is("(")) continue;
+    ranks = true;
+    const bool column =
+        !tokens[i + 2].Name().empty() && (tokens[i + 3].Is(",") || tokens[i + 3].Is(")"));
+    if (!column) return false;
+  }
+  return ranks;
+}
+
+// All functions and collations of the program are checked, but, where it `ranks`, those of
+// full-text tables.
+absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions, bool ranks) {
+  constexpr int kOpcode = 1, kP1 = 2, kP2 = 3, kP3 = 4, kP4 = 5;  // columns of EXPLAIN
+  ProgramCalls calls;
+  std::map<int64_t, std::string> tables;  // virtual ones, by their cursors
+  // The instruction before, where it reads a column of a virtual table: whose, and the register.
+  std::string read_of;
+  int64_t read = 0;
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, Step(program));
-    if (!row) return sites;
+    if (!row) return calls;
     ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
+    const std::string table = std::exchange(read_of, "");
+    if (opcode == "VOpen") tables[program.Integer(kP1)] = operand;
+    if (opcode == "VColumn") {
+      read_of = tables[program.Integer(kP1)];
+      read = program.Integer(kP3);
+    }
     if (absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg")) {
       if (operand.empty()) continue;
       if (operand.rfind('(') == std::string::npos)
         return Noticeable("its program could not be read");
-      sites += IsOneOf(operand.substr(0, operand.rfind('(')), kForeseen);
+      const std::string name = operand.substr(0, operand.rfind('('));
+      calls.sites += IsOneOf(name, kForeseen);
+      if (ranks && !table.empty() && IsOneOf(name, kOfFullText) && program.Integer(kP2) == read) {
+        calls.ranked.insert(table);
+        continue;
+      }
       RETURN_IF_ERROR(functions->Check(operand, absl::StartsWith(opcode, "Agg")));
     } else {
       RETURN_IF_ERROR(CheckCollations(opcode, operand));
@@ -525,7 +570,8 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   const Tokens tokens = SqlTokens(select);
   const bool apart = IsApart(tokens);
   ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain, apart)));
-  ASSIGN_OR_RETURN(shadow.num_sites, CountSites(program, &functions));
+  ASSIGN_OR_RETURN(const ProgramCalls calls, CallsOf(program, &functions, RanksColumns(tokens)));
+  shadow.num_sites = calls.sites;
   ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", apart)));
   shadow.limit = LimitOf(tokens);
   if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
@@ -533,8 +579,14 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   ASSIGN_OR_RETURN(OpenedTables virtual_tables, Readable(TablesOpenedBy(program)));
   if (!virtual_tables.empty()) {
     const HarmlessRule rule{.asker = kAsker, .foreseen = true, .target = target};
-    ASSIGN_OR_RETURN(const size_t sites, Readable(RemoveHarmless(db, rule, &virtual_tables)));
+    std::set<std::string> full_text;
+    ASSIGN_OR_RETURN(const size_t sites,
+                     Readable(RemoveHarmless(db, rule, &virtual_tables, &full_text)));
     shadow.num_sites += sites;
+    if (!std::includes(full_text.begin(), full_text.end(), calls.ranked.begin(),
+                       calls.ranked.end())) {
+      return Noticeable("it calls a function of a virtual table");
+    }
   }
   if (shadow.num_sites == 0) return Noticeable("a trigger or a view makes its calls");
   if (!virtual_tables.empty()) return Noticeable("it reads a virtual table");

@@ -79,6 +79,7 @@ SHAPES = {
     "json_each of answer": "SELECT notes.id, j.value FROM notes, json_each(json_array({k}, {k})) AS j",
     "chunks": "SELECT notes.id, generate(c.chunk, NULL, '{{\"max_tokens\":2}}') FROM notes, lm_chunks(body, 8) AS c",
     "full text": "SELECT rowid, generate(body, NULL, '{{\"max_tokens\":2}}') FROM words WHERE words MATCH 'weather'",
+    "full text, ranked": "SELECT rowid, snippet(words, 0, '', '', '', 3), generate(body, NULL, '{{\"max_tokens\":2}}') FROM words WHERE words MATCH 'weather' ORDER BY bm25(words) LIMIT 12",
     "temp view": "SELECT * FROM answers",
     "temp view, filter": "SELECT id, {g2} FROM yes",
     "values": "VALUES (generate('a')), (generate('b')), (generate('c'))",

@@ -238,6 +238,32 @@ class LookAheadTest(unittest.TestCase):
             with self.subTest(sql=sql):
                 self.prepared("", sql, alone=2)
 
+    def test_functions_of_a_full_text_table_are_its_own(self):
+        words = "CREATE VIRTUAL TABLE words USING {}(body); INSERT INTO words(rowid, body) SELECT id, body FROM notes;"
+        text = words.format("fts5")
+        for sql in (f"SELECT rowid, {G} FROM words WHERE words MATCH 'weather' ORDER BY bm25(words) LIMIT 20",
+                    f"SELECT rowid, bm25(words, 2.0), {G} FROM words WHERE words MATCH 'weather' ORDER BY rank",
+                    f"SELECT {G.replace('body', 'highlight(words, 0, ' + repr('<') + ', ' + repr('>') + ')')} FROM words WHERE words MATCH 'weather'",
+                    f"SELECT n.id, {G.replace('body', 'snippet(words, 0, ' + repr('') + ', ' + repr('') + ', ' + repr('') + ', 4)')} "
+                    "FROM words JOIN notes AS n ON n.id = words.rowid WHERE words MATCH 'weather'"):
+            with self.subTest(sql=sql):
+                self.prepared(text, sql, alone=2)
+        calls = []
+
+        def host(sql, table):
+            def run(connection):
+                calls.clear()
+                connection.executescript(words.format(table))
+                connection.create_function("bm25", -1, lambda *texts: calls.append(texts) or 1.5)
+                rows = connection.execute(sql).fetchall()
+                self.assertEqual(len(calls), ROWS)
+                return rows
+            self.runs = getattr(self, "runs", []) + [run]
+            return run
+        self.both(host(f"SELECT bm25(body), {G} FROM notes", "fts5"), foreseen=False)
+        self.both(host(f"SELECT bm25(body), {G} FROM words", "fts4"), foreseen=False)
+        self.both(host(f"SELECT bm25(coalesce(words, body)), {G} FROM words", "fts5"), foreseen=False)
+
     def test_select(self):
         rows = self.query(f"SELECT id, {G} FROM notes")
         self.assertEqual(len(rows), ROWS)
