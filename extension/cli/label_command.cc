@@ -217,6 +217,16 @@ absl::Status Outcome(Session& session, const Job& job, const Progress& progress)
   return errors.empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrJoin(errors, "; "));
 }
 
+// Why no row was asked, and what makes rows be asked again.
+std::string NothingToAsk(const Arguments& arguments) {
+  const std::string column = Quoted(arguments.Get("into"));
+  const char *of = "", *condition = "";
+  if (arguments.Has("where")) of = " of --where", condition = " WHERE ...";
+  return absl::StrCat("no row", of, " has NULL in ", column,
+                      "; to have them asked again, first: UPDATE ", Quoted(arguments.Get("table")),
+                      " SET ", column, " = NULL", condition);
+}
+
 absl::Status RunLabel(const Arguments& arguments) {
   if (arguments.rest().size() != 1) {
     return absl::InvalidArgumentError(
@@ -245,6 +255,7 @@ absl::Status RunLabel(const Arguments& arguments) {
     std::printf("%.0f rows of %s.%s: %.0f answered, %.0f failed, %.1f rows/s\n", progress->total,
                 arguments.Get("table").c_str(), arguments.Get("into").c_str(), progress->done,
                 progress->failed, progress->rows_per_second);
+    if (progress->total == 0) std::printf("%s\n", NothingToAsk(arguments).c_str());
   }
   return Outcome(*session, job, *progress);
 }
@@ -258,7 +269,8 @@ Command LabelCommand() {
           "Asks the model about each row whose --into is NULL, with the instruction as system "
           "prompt and the --column as prompt,\n"
           "and writes the answers in short transactions. Ctrl-C stops it, and the same command "
-          "goes on; kill -9 does no harm.",
+          "goes on; kill -9 does no harm.\n"
+          "A row that has an answer keeps it; UPDATE table SET into = NULL has all asked again.",
           {{"table", "NAME", "the table (required)"},
            {"column", "NAME", "what is read (required)"},
            {"into", "NAME", "what is written, made where it is not there (required)"},
@@ -267,7 +279,7 @@ Command LabelCommand() {
            {"where", "SQL", "only these rows"},
            {"key", "NAME", "what tells the rows apart; unless given, the rowid"},
            {"retry", nullptr, "rows that failed once more"},
-           {"restart", nullptr, "begin anew, whatever was asked before"},
+           {"restart", nullptr, "begin anew, whatever was asked before; answers stay"},
            {"json", nullptr, "the result as an object"}},
           true,
           RunLabel};

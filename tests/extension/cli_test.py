@@ -181,6 +181,21 @@ class CliTest(unittest.TestCase):
         self.assertEqual(self.query("SELECT count(*) FROM notes WHERE mood IS NULL"), [(0,)])
         self.assertRegex(self.ok(*words), "0 rows of notes.mood: 0 answered")
 
+    def test_label_of_rows_that_have_their_answers(self):
+        self.notes(3)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "mood"]
+        self.assertNotIn("NULL", self.ok(*words, "--instruction", "Good or bad?", "--choices", "good,bad"))
+        other = [*words, "--instruction", "How long?", "--choices", "short,long", "--restart"]
+        said = self.ok(*other)
+        self.assertRegex(said, r'^0 rows of notes.mood: .*\nno row has NULL in "mood"; to have them asked again, first: UPDATE "notes" SET "mood" = NULL\n$')
+        self.assertRegex(self.ok(*other, "--where", "id < 3"), r'no row of --where has NULL in "mood"; .* = NULL WHERE \.\.\.\n$')
+        self.assertEqual(json.loads(self.ok(*other, "--json"))["rows"], 0)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute(said.rpartition("first: ")[2])
+        self.assertRegex(self.ok(*other), "^3 rows of notes.mood: 3 answered")
+        self.assertEqual(self.query("SELECT count(*) FROM notes WHERE mood IN ('short', 'long')"), [(3,)])
+        self.assertIn("UPDATE table SET into = NULL", self.ok("label", "--help"))
+
     def test_label_twice_at_a_time(self):
         self.notes(30)
         with contextlib.closing(sqlite3.connect(self.database)) as connection:
