@@ -236,7 +236,8 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& reque
   }
   RETURN_IF_ERROR(CutTokens(how, max_sequence_tokens(), request.system, tokenizer, &tokens));
   if (tokens.empty()) {
-    return absl::InvalidArgumentError("the text has no tokens, and so no embedding");
+    return absl::InvalidArgumentError(
+        "the text has no tokens, and so no embedding (nullif(x, '') leaves it out, or on_error)");
   }
   std::optional<int64_t> kept;
   if (how != OnOverflow::kError && !request.system.empty()) kept = request.system.size();

@@ -75,7 +75,9 @@ absl::StatusOr<Classification> ReadClassification(const Call& call, const OwnOpt
     return absl::InvalidArgumentError("escalate is for one label: neither with multi nor scores");
   }
   if (own.Has("threshold") && !task.multi) {
-    return absl::InvalidArgumentError("threshold is for {\"multi\": true}");
+    return absl::InvalidArgumentError(
+        "threshold is for {\"multi\": true}; lm_classify_scores gives the probability of each "
+        "label");
   }
   if (own.Has("threshold") && task.scores) {
     return absl::InvalidArgumentError(

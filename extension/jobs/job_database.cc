@@ -60,7 +60,9 @@ JobDatabase::JobDatabase(sqlite3* user, std::string schema)
 
 absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, std::string schema) {
   if (sqlite3_get_autocommit(user) == 0) {
-    return absl::FailedPreconditionError("cannot run a job from within a transaction: it commits");
+    return absl::FailedPreconditionError(
+        "cannot run a job from within a transaction: it commits; COMMIT first (in Python "
+        "db.commit(), or isolation_level=None)");
   }
   if (sqlite3_db_readonly(user, schema.c_str()) < 0) {
     return absl::NotFoundError(absl::StrCat("there is no database named '", schema, "'"));

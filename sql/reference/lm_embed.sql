@@ -12,11 +12,11 @@
 SELECT typeof(lm_embed('rain all day')), length(lm_embed('rain all day')) % 4;
 --> blob|0
 
--- The first 16 of them; and another pooling.
-SELECT length(lm_embed('rain', '{"dimensions":16}'));
---> 64
-SELECT lm_embed('rain') = lm_embed('rain', '{"pooling":"mean","normalize":true}'),
-       lm_embed('rain') = lm_embed('rain', '{"pooling":"last"}');
+-- The first 16 of them; and another pooling (of a text of one token it would be the same).
+SELECT length(lm_embed('rain', '{"dimensions":16}')) / 4;
+--> 16
+SELECT lm_embed('rain all day') = lm_embed('rain all day', '{"pooling":"mean","normalize":true}'),
+       lm_embed('rain all day') = lm_embed('rain all day', '{"pooling":"last"}');
 --> 1|0
 
 -- Any vector extension takes it: sqlite-vec's vec_distance_cosine(lm_embed(a), lm_embed(b)), say.
@@ -26,8 +26,11 @@ UPDATE notes SET vector = lm_embed(body);
 SELECT count(vector), count(DISTINCT vector) FROM notes;
 --> 3|2
 
+-- An empty text, as of an empty field of a CSV file; NULL is passed over.
 SELECT lm_embed('');
---! lm_embed: the text has no tokens|^$
+--! lm_embed: the text has no tokens, and so no embedding \(nullif\(x, ''\) leaves it out, or on_error\)
+SELECT lm_embed(nullif('', ''));
+--> NULL
 SELECT lm_embed('rain', '{"pooling":"max"}');
 --! pooling must be 'mean', 'last' or 'cls', got 'max'
 

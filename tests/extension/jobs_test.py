@@ -276,7 +276,7 @@ class JobsTest(unittest.TestCase):
     def test_refusals(self):
         path, db = self.make("refusals.db")
         for before, sql, message in (
-                ("BEGIN", RUN, "from within a transaction"),
+                ("BEGIN", RUN, r"from within a transaction: it commits; COMMIT first \(in Python db.commit\(\), or isolation_level=None\)$"),
                 ("", f"CREATE TABLE t AS {RUN}", "inside a statement that writes"),
                 ("", "SELECT * FROM lm_run('nobody')", "no job named 'nobody'; lm_jobs has 'label'")):
             if before:
@@ -289,6 +289,18 @@ class JobsTest(unittest.TestCase):
         db.execute("INSERT INTO log VALUES (1)")
         with self.assertRaisesRegex(sqlite3.OperationalError, "locking_mode = exclusive"):
             db.execute(RUN).fetchall()
+
+    def test_the_transaction_that_python_begins(self):
+        path, _ = self.make("python.db")
+        db = sqlite3.connect(path)  # by default a BEGIN goes before each statement that writes
+        self.addCleanup(db.close)
+        db.enable_load_extension(True)
+        db.load_extension(harness.LM0)
+        db.execute("INSERT INTO lm_jobs(name, query, options) VALUES ('two', 'SELECT id, body FROM notes LIMIT 2', '{\"max_tokens\":2}')")
+        with self.assertRaisesRegex(sqlite3.OperationalError, r"in Python db\.commit\(\)"):
+            db.execute("SELECT * FROM lm_run('two')").fetchall()
+        db.commit()
+        self.assertEqual(harness.value(db, "SELECT max(done) FROM lm_run('two')"), 2)
 
     def test_one_bad_row_in_1000(self):
         model = {"on_error": None, "null": None, "json": None, "error": None}
