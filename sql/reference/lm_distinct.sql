@@ -38,6 +38,22 @@ SELECT group_concat(id) FROM lm_distinct('SELECT package, description FROM docum
 SELECT same_as, count(*) FROM lm_distinct('SELECT package, description FROM documents', '{"threshold":0.99}') WHERE same_as IS NOT NULL GROUP BY same_as HAVING count(*) > 1;
 --0
 
+-- Those that repeat another, deleted: by same_as <> id, which is not true of a NULL. (NOT IN (SELECT same_as ...) would delete the rows
+-- without a text, too, or no row at all: their same_as is NULL.)
+DELETE FROM documents WHERE package IN (SELECT id FROM lm_distinct('SELECT package, description FROM documents ORDER BY package') WHERE same_as <> id)
+  RETURNING package;
+--> libtidepool2
+SELECT group_concat(package) FROM documents;
+--> chessmaze,libtidepool-dev,mailbox-sieve,none
+
+-- An empty text has no vector, and is an error: nullif makes it NULL.
+INSERT INTO documents VALUES ('empty', '');
+SELECT * FROM lm_distinct('SELECT package, description FROM documents');
+--! row 5: the text has no tokens, and so no embedding
+SELECT id, same_as FROM lm_distinct('SELECT package, nullif(description, '''') FROM documents WHERE package IN (''chessmaze'', ''empty'')');
+--> chessmaze|chessmaze
+--> empty|NULL
+
 SELECT * FROM lm_distinct('SELECT package, description FROM documents', '{"max_tokens":10}');
 --! option 'max_tokens' is for answers that are generated, and here none is
 SELECT * FROM lm_distinct('SELECT package FROM documents');
