@@ -38,6 +38,22 @@ SELECT lm_classify('x', '["a","b"]', NULL, '{"multi":true,"threshold":0}');
 SELECT round(sum(value), 9) FROM json_each(lm_classify('Do you ship to Norway?', '["complaint","question","praise"]', NULL, '{"scores":true}'));
 --> 1.0
 
+-- The label and how probable it is, in two columns: joined to the rows, so that these are asked together (max() says which label is
+-- taken). A subquery behind SET, (SELECT label FROM lm_classify_scores(...) ...), would be asked row by row.
+ALTER TABLE letters ADD COLUMN kind TEXT;
+ALTER TABLE letters ADD COLUMN sure REAL;
+UPDATE letters SET kind = best.label, sure = best.p
+  FROM (SELECT id AS letter, label, max(probability) AS p FROM letters, lm_classify_scores(body, '["complaint","question","praise"]') GROUP BY id) AS best
+ WHERE id = letter;
+SELECT id, kind = lm_classify(body, '["complaint","question","praise"]') AS same, sure BETWEEN 0.33 AND 1 AS sure FROM letters;
+--> 1|1|1
+--> 2|1|1
+--> 3|NULL|NULL
+
+-- A threshold for one label is a condition: WHERE sure > 0.8.
+SELECT lm_classify('x', '["complaint","question"]', NULL, '{"threshold":0.8}');
+--! threshold is for {"multi": true}; lm_classify_scores gives the probability of each label
+
 -- Labels that differ in their first token cost no decode step: the answer is there when the prompt has been read.
 SELECT lm_classify('x', '["complaint","complaint"]');
 --! label 'complaint' is there twice

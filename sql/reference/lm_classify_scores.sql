@@ -38,7 +38,8 @@ SELECT count(*) FROM documents, lm_classify_scores(description, '["a","b"]') WHE
 SELECT count(*) FROM lm_classify_scores(x'00', '["a","b"]', NULL, '{"on_error":"null"}');
 --> 0
 
--- The same numbers as a JSON object. (Both ways rows are asked about together: in a join, look-ahead sees them coming.)
+-- The same numbers as a JSON object. (Both ways rows are asked about together: where the table stands behind FROM with the table of
+-- the rows, look-ahead sees them coming. In a subquery of its own it is asked row by row; lm_classify's page fills two columns.)
 SELECT package, key FROM documents, json_each(lm_classify(description, '["libs","libdevel","games","mail"]', 'Name the section this package belongs to.', '{"scores":true}'))
  WHERE value > 0.5;
 --> chessmaze|games
