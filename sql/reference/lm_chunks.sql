@@ -20,25 +20,25 @@ INSERT INTO article(body) VALUES
 
 In the morning the dog found the hole in the fence. We mended it. The fox came back the next night, and went away hungry.');
 
-SELECT n, chunk FROM article, lm_chunks(body, 70);
+SELECT n, chunk FROM article, lm_chunks(body, 25);
 --> 1|The fox came at night. It took two hens.\n\n
 --> 2|In the morning the dog found the hole in the fence. We mended it. 
 --> 3|The fox came back the next night, and went away hungry.
 
 -- Nothing is left out, and nothing is longer than it was asked for.
-SELECT group_concat(chunk, '') = body, max(tokens) <= 70 FROM article, lm_chunks(body, 70) GROUP BY id;
+SELECT group_concat(chunk, '') = body, max(tokens) <= 25 FROM article, lm_chunks(body, 25) GROUP BY id;
 --> 1|1
 
 -- start is where it stands in the text.
-SELECT count(*) FROM article, lm_chunks(body, 25) WHERE substr(body, start, length(chunk)) <> chunk;
+SELECT count(*) FROM article, lm_chunks(body, 12) WHERE substr(body, start, length(chunk)) <> chunk;
 --> 0
 
--- Each piece for itself, with a sentence of the one before.
-SELECT n, generate(chunk, 'What happens here?', '{"max_tokens":4}') IS NOT NULL FROM article, lm_chunks(body, 70, 30);
---~ ^1\|1$
---~ ^2\|1$
---~ ^3\|1$
---~ ^4\|1$
+-- Each piece for itself, with the end of the one before.
+SELECT n, chunk, generate(chunk, 'What happens here?', '{"max_tokens":4}') IS NOT NULL AS told FROM article, lm_chunks(body, 25, 10);
+--> 1|The fox came at night. It took two hens.\n\n|1
+--> 2|In the morning the dog found the hole in the fence. We mended it. |1
+--> 3|We mended it. The fox came back the next night, and went away |1
+--> 4|the next night, and went away hungry.|1
 
 -- The first character of each, where there are no words.
 SELECT group_concat(start) FROM lm_chunks('山高月小水落石出曾日月之幾何而江山不可復識矣', 24, 12);

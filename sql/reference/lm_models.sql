@@ -64,12 +64,12 @@ DELETE FROM temp.lm_models WHERE name IN ('guesses', 'plain');
 -- lora: adapters (LoRA, as GGUF) over the model's weights, from its folder where the path is not
 -- absolute. A call chooses some of them; one that says nothing of lora has each at its `scale` here (1, or
 -- 0: not unless it is named). Rows with different adapters decode together.
-INSERT INTO temp.lm_models(name, path, options) VALUES ('adapted', '$MODEL',
+INSERT INTO temp.lm_models(name, path, options) VALUES ('adapted', '$MODELS/llama-q8_0.gguf',
   '{"lora":[{"name":"terse","path":"llama-q8_0-lora-1.gguf","scale":0},{"name":"rude","path":"llama-q8_0-lora-2.gguf","scale":0.5}]}');
 SELECT count(DISTINCT generate('Hello', NULL, json_object('model', 'adapted', 'max_tokens', 8, 'lora', json(value))))
   FROM json_each('["[]","[{\"name\":\"terse\"}]","[{\"name\":\"rude\",\"scale\":2}]","[{\"name\":\"terse\"},{\"name\":\"rude\"}]"]');
 --> 4
-SELECT generate('Hello', NULL, '{"model":"adapted","lora":[]}') = generate('Hello', NULL, '{"model":"$MODEL"}'),
+SELECT generate('Hello', NULL, '{"model":"adapted","lora":[]}') = generate('Hello', NULL, '{"model":"$MODELS/llama-q8_0.gguf"}'),
        generate('Hello', NULL, '{"model":"adapted"}') = generate('Hello', NULL, '{"model":"adapted","lora":[{"name":"rude","scale":0.5}]}');
 --> 1|1
 SELECT generate('Hello', NULL, '{"model":"adapted","lora":[{"name":"polite"}]}');

@@ -26,7 +26,7 @@ SELECT count(*) FROM (
 --> 0
 
 -- A LIMIT ends the generation.
-SELECT count(*) FROM (SELECT piece FROM lm_stream('Count to a hundred.') LIMIT 3);
+SELECT count(*) FROM (SELECT piece FROM lm_stream('A library that predicts the tides of a harbour.', 'Write a one-line summary.') LIMIT 3);
 --> 3
 
 SELECT * FROM lm_stream('Name a colour.', NULL, '{"max_token":8}');

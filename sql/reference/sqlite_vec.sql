@@ -8,11 +8,11 @@ CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO notes(body) VALUES ('Rain all day, and the cellar is wet again.'), ('The new bicycle has a loose chain.'),
   ('Lunch with Ines: soup and bread.'), ('Rain all day, and the cellar is wet again!');
 
--- An index has as many numbers a vector as the model gives; with {"dimensions":256} 256 of a model
--- that was trained to be cut so.
+-- An index has as many numbers a vector as the model gives, here the one that ships; with
+-- {"dimensions":256} 256 of a model that was trained to be cut so.
 SELECT length(lm_embed('rain')) / 4;
---> 64
-CREATE VIRTUAL TABLE vectors USING vec0(id INTEGER PRIMARY KEY, vector float[64] distance_metric=cosine);
+--> 384
+CREATE VIRTUAL TABLE vectors USING vec0(id INTEGER PRIMARY KEY, vector float[384] distance_metric=cosine);
 
 -- All rows of the SELECT are embedded together. A model made for search wants to know what a text is
 -- for: {"task":"document"} here, {"task":"query"} below.
@@ -44,4 +44,4 @@ SELECT count(*) FROM vectors;
 
 -- Without an index, sqlite-vec's functions take the vectors as they are.
 SELECT abs(vec_distance_cosine(lm_embed('rain'), lm_embed('rain'))) < 1e-6, vec_length(lm_embed('rain'));
---> 1|64
+--> 1|384

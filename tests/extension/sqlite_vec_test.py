@@ -48,7 +48,7 @@ class SqliteVecTest(unittest.TestCase):
     def test_the_page(self):
         ran = subprocess.run(
             [sys.executable, ROOT / "tests/sql/run_tests.py", "--extension", harness.LM0, "--also", self.library,
-             ROOT / "sql/reference/sqlite_vec.sql"], capture_output=True, text=True, timeout=100)
+             "--model", ROOT / "sql/models/debian-notes.gguf", ROOT / "sql/reference/sqlite_vec.sql"], capture_output=True, text=True, timeout=100)
         self.assertEqual((ran.returncode, ran.stdout), (0, "passed\n"), ran.stdout + ran.stderr)
 
     def test_the_index_finds_what_a_comparison_of_all_finds(self):
