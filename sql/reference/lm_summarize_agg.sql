@@ -16,7 +16,8 @@ SELECT day, typeof(lm_summarize_agg(line, '{"max_tokens":8}')) FROM log GROUP BY
 --> 1|text
 --> 2|text
 
--- All rows of a group are one text.
+-- All rows of a group are one text. Groups are asked about one after the other; many small ones decode together where that text is
+-- made first, as it is here on the right.
 SELECT lm_summarize_agg(line, '{"max_tokens":8}') = lm_summarize(group_concat(line, char(10, 10)), '{"max_tokens":8}')
   FROM (SELECT line FROM log LIMIT 3);
 --> 1
