@@ -45,12 +45,14 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       cancellation_(std::make_shared<BatchCancellation>()),
       raises_(std::make_shared<std::atomic<uint64_t>>(0)),
       constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
-      store_(MakeStore()),
+      stored_(model_.get(), cancellation_.get(),
+              [this] {
+                absl::MutexLock lock(&mutex_);
+                loaded_ = true;
+              }),
       speculator_(MakeSpeculator()),
       scheduler_(MakeScheduler()),
-      work_meter_(model_->info().cost, model_->language_model().cache()),
-      sightings_(kKvBlockTokens),
-      loader_(MakeLoader()) {
+      work_meter_(model_->info().cost, model_->language_model().cache()) {
   const CacheShape& cache = model_->language_model().cache();
   if (const Model* draft = model_->draft()) {
     stats_.draft_model = draft->info().name;
@@ -62,6 +64,7 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
   for (const CacheClass& c : cache.classes) stats_.kv_block_bytes += c.block_bytes;
   stats_.kv_bytes_total = cache.bytes();
   stats_.kv_bytes_free = stats_.kv_bytes_total;
+  stored_.Prepare();
 }
 
 Engine::~Engine() { Stop(); }
@@ -97,7 +100,7 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   request->set_cancellation(cancellation_);
   request->set_raises(raises_);
   request->set_listener(std::move(listener));
-  if (answers) NoticeStored();
+  if (answers) stored_.Look();
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(accepting_);
   const int64_t queued = num_waiting_ + static_cast<int64_t>(incoming_.size());

@@ -23,9 +23,6 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "engine/cache/prefix_loader.h"
-#include "engine/cache/prefix_sightings.h"
-#include "engine/cache/prefix_store.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/cache_inspection.h"
@@ -39,6 +36,7 @@
 #include "engine/runtime/scheduler.h"
 #include "engine/runtime/speculator.h"
 #include "engine/runtime/step_pacer.h"
+#include "engine/runtime/stored_prefixes.h"
 #include "engine/runtime/work_meter.h"
 
 namespace lm {
@@ -96,10 +94,6 @@ class Engine {
   // was asked has failed, and so does what is asked from now on.
   bool lost() const;
 
-  // Notices what other processes have stored meanwhile: reads the disk, once in a while. Submit
-  // does, too; who holds a lock there does it before.
-  void NoticeStored() const;
-
   const Model& model() const { return *model_; }
   // The longest sequence, prompt and answer together: the context, or the whole KV cache where that
   // is less.
@@ -110,17 +104,8 @@ class Engine {
   RequestCounts CountsOf(absl::string_view salt) const;
   // The last requests of a salt that are finished, the oldest first.
   std::vector<RequestRecord> RecentRequests(absl::string_view salt) const;
-  // What is stored of a salt's prompts, and how the store is doing: empty where none was asked for.
-  std::vector<PrefixStore::Listed> StoredPrefixes(absl::string_view salt) const;
-  std::string StoreState() const;
-  // How many of a prompt's first tokens are stored, beside the last.
-  int64_t StoredTokens(absl::string_view salt, const AdapterSet& adapters,
-                       absl::Span<const int32_t> prompt) const;
-  // How many bytes what is computed of so many tokens takes, with the windows and the state behind
-  // them.
-  int64_t PrefixBytes(int64_t tokens) const;
-  // Waits until what was to be stored is, or cannot be, at most so long. False where it is not.
-  bool FlushStore(absl::Duration timeout) const;
+  // What is stored of prompts that were computed here or in other processes.
+  const StoredPrefixes& stored() const { return stored_; }
   // Asks what the prefix cache holds for a salt; an engine that is stopped answers "nothing".
   std::shared_ptr<CacheInspection> InspectCache(std::string salt);
 
@@ -135,7 +120,6 @@ class Engine {
   void Run();
   void AskToStop();    // from any thread
   bool WaitForWork();  // false: stop
-  std::string AdaptersText(const AdapterSet& adapters) const;
   void TakeIncoming();
   void Step();
   void AnswerInspections();
@@ -169,12 +153,7 @@ class Engine {
       absl::Span<const absl::StatusOr<int32_t>> sampled, const SampledValues& values,
       absl::Time now);
   absl::Status CarryOut(StepPlan* plan);
-  void BeginLoads(const StepPlan& plan);
   void EndLoads();
-  std::string StoredAdapters(const AdapterSet& adapters) const;
-  AdapterSet AdaptersOf(absl::string_view stored) const;
-  void StoreFound(const StepPlan& plan);
-  void StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
   void LoseModel(const absl::Status& status);
@@ -193,9 +172,6 @@ class Engine {
   void Recover() noexcept;
   std::unique_ptr<Scheduler> MakeScheduler() const;
   std::unique_ptr<Speculator> MakeSpeculator() const;
-  std::unique_ptr<PrefixStore> MakeStore();
-  std::unique_ptr<PrefixLoader> MakeLoader();
-  void MakeRoomForStored();
   void LayOutMore();
   void RecordLayingOut(bool more);
 
@@ -208,10 +184,23 @@ class Engine {
   const std::shared_ptr<std::atomic<uint64_t>> raises_;  // of requests
   const std::unique_ptr<ConstraintCache> constraints_;
 
-  std::string no_store_;                // why there is none, where one was asked for
-  std::unique_ptr<PrefixStore> store_;  // null: none, or none that would be of use
+  mutable absl::Mutex mutex_;
+  std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<CacheInspection>> inspections_ ABSL_GUARDED_BY(mutex_);
+  absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool loaded_ ABSL_GUARDED_BY(mutex_) = false;      // the loader has something that is done
+  int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what StatsNow() adds
+  bool laying_out_ ABSL_GUARDED_BY(mutex_) = false;  // weights are being laid out
+  EngineStats before_laid_out_ ABSL_GUARDED_BY(mutex_);
+  RequestLog log_ ABSL_GUARDED_BY(mutex_);
+  SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
+  LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);
+  LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
 
-  // Only the engine's thread touches these.
+  // Only the engine's thread touches these, but the constant methods of stored_.
+  StoredPrefixes stored_;  // outlives the scheduler
   std::unique_ptr<Speculator> speculator_;
   std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
   bool recovered_ = false;                // by the turn before
@@ -231,27 +220,10 @@ class Engine {
   bool weights_left_ = true;                         // the model may have weights to lay out
   absl::Time lay_out_again_ = absl::InfinitePast();  // not before
   absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until LayOutMore
-  PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;
   uint64_t raises_seen_ = 0;
 
-  mutable absl::Mutex mutex_;
-  std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<CacheInspection>> inspections_ ABSL_GUARDED_BY(mutex_);
-  absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool loaded_ ABSL_GUARDED_BY(mutex_) = false;      // the loader has something that is done
-  int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
-  EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what StatsNow() adds
-  bool laying_out_ ABSL_GUARDED_BY(mutex_) = false;  // weights are being laid out
-  EngineStats before_laid_out_ ABSL_GUARDED_BY(mutex_);
-  RequestLog log_ ABSL_GUARDED_BY(mutex_);
-  SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
-  LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);
-  LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
-
   absl::once_flag join_once_;
-  std::unique_ptr<PrefixLoader> loader_;  // of the store; before what it writes to goes
   std::thread thread_;
 };
 

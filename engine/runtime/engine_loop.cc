@@ -7,8 +7,8 @@
 
 #include "engine/backend/machine_ceilings.h"
 #include "engine/base/exit_guard.h"
-#include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/runtime/adapter_text.h"
 #include "engine/runtime/draft_model.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/mtp_drafter.h"
@@ -45,7 +45,7 @@ void Engine::Run() {
   if (scheduler_ != nullptr) {
     try {
       TakeIncoming();
-      if (loader_ != nullptr) loader_->Drain();
+      stored_.DrainLoads();
       scheduler_->EndLoads();
       FailAll(absl::CancelledError("the engine was stopped"));
       Deliver();
@@ -54,20 +54,7 @@ void Engine::Run() {
   }
   DropScheduled();
   DropQueued();
-  if (store_ != nullptr) store_->Flush();
-}
-
-// {"name": ..., "scale": ...} of each, as the option `lora` takes them; empty for none.
-std::string Engine::AdaptersText(const AdapterSet& adapters) const {
-  if (adapters.empty()) return "";
-  Json array = Json::MakeArray();
-  for (const AdapterUse& use : adapters) {
-    Json one = Json::MakeObject();
-    one.Add("name", model_->info().adapters[use.adapter].name);
-    one.Add("scale", double{use.scale});
-    array.Append(std::move(one));
-  }
-  return array.Dump();
+  stored_.Flush(absl::InfiniteDuration());
 }
 
 bool Engine::WaitForWork() {
@@ -108,23 +95,14 @@ void Engine::TakeIncoming() {
     {
       absl::MutexLock lock(&mutex_);
       if (incoming_.empty()) return;
-      sequence =
-          std::make_unique<Sequence>(incoming_.front(), &model_->tokenizer(), max_sequence_tokens_,
-                                     model_->language_model().cache().recurrent(),
-                                     AdaptersText(incoming_.front()->spec().adapters));
+      sequence = std::make_unique<Sequence>(
+          incoming_.front(), &model_->tokenizer(), max_sequence_tokens_,
+          model_->language_model().cache().recurrent(),
+          AdaptersText(model_->info(), incoming_.front()->spec().adapters));
       incoming_.pop_front();
       ++num_waiting_;
     }
-    if (store_ != nullptr && !sequence->wants_every_token()) {
-      PrefixKey key =
-          PrefixStore::KeyOf(sequence->salt(), StoredAdapters(sequence->request().spec().adapters));
-      const int64_t sighted =
-          key.owner.empty()
-              ? 0
-              : sightings_.See(key.owner + key.adapters,
-                               sequence->tokens().subspan(0, sequence->tokens().size() - 1));
-      sequence->set_store_key(std::move(key), sighted);
-    }
+    stored_.Describe(sequence.get());
     // One that was abandoned while it lay in incoming_ was counted before anybody could look for
     // it.
     look_for_abandoned_ = look_for_abandoned_ || sequence->request().abandoned();
@@ -163,7 +141,7 @@ void Engine::Step() {
     for (const StepEntry& e : plan.entries) e.sequence->EndShare(end);
     if (status.ok()) {
       RecordStep(plan, work, end - start);
-      if (store_ != nullptr) StoreFound(plan);
+      stored_.WriteFound(plan);
       Advance(plan, end);
     } else {
       Fail(plan, status);
@@ -172,6 +150,26 @@ void Engine::Step() {
     FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
   }
   Deliver();
+}
+
+// Does the plan's cache operations, after which its loads may write into their blocks, and begins
+// the loads.
+absl::Status Engine::CarryOut(StepPlan* plan) {
+  ModelStep step;
+  step.cache_ops = std::exchange(plan->cache_ops, {});
+  step.tables.blocks.resize(model_->language_model().cache().classes.size());
+  const absl::Status status = step.cache_ops.empty() ? absl::OkStatus() : RunStep(std::move(step));
+  stored_.BeginLoads(*plan);
+  return status;
+}
+
+void Engine::EndLoads() {
+  if (stored_.store() == nullptr) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    loaded_ = false;
+  }
+  if (stored_.EndLoads(scheduler_.get())) look_for_abandoned_ = true;
 }
 
 void Engine::BeginShares(const StepPlan& plan, absl::Time now) {
@@ -460,7 +458,7 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
       .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
       .grammar_work = options_.grammar_work,
       .speculator = speculator_.get(),
-      .store = store_.get()});
+      .store = stored_.store()});
 }
 
 std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
@@ -485,7 +483,7 @@ void Engine::DropScheduled() noexcept {
     num_waiting_ = 0;
   }
   finished_.clear();
-  if (loader_ != nullptr) loader_->Drain();  // what it writes to are their blocks
+  stored_.DrainLoads();  // into blocks of the sequences that go
   scheduler_ = nullptr;
   for (;;) {
     std::shared_ptr<CacheInspection> inspection;

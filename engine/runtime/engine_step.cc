@@ -141,7 +141,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     const int32_t first_position = sequence->computed();
     scheduler_->Commit(entry, entry.num_tokens - entry.num_guessed);
     if (sequence->TakeStorePoint()) {
-      StorePrefix(*sequence, sequence->computed(), sequence->block_table().state);
+      stored_.Write(*sequence, sequence->computed(), sequence->block_table().state);
     }
     absl::Status status;
     absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();

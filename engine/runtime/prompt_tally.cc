@@ -172,7 +172,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     totals.tokens_shared += shared;
     int64_t known = shared;
     if (engine != nullptr && !part.guessed && prompt.max_tokens > 0) {
-      const int64_t stored = engine->StoredTokens(part.salt, prompt.adapters, tokens);
+      const int64_t stored = engine->stored().TokensOf(part.salt, prompt.adapters, tokens);
       totals.tokens_stored += std::max<int64_t>(stored - shared, 0);
       known = std::max(known, stored);
     }

@@ -64,19 +64,19 @@ absl::Status Prefill(Call& call) {
   }
   RETURN_IF_ERROR(GenerationStatus(result));
   InterruptPoll poll(call.connection().db());
-  while (!engine->FlushStore(kInterruptInterval)) {
+  while (!engine->stored().Flush(kInterruptInterval)) {
     if (poll.Interrupted()) return absl::CancelledError("interrupted");
   }
   const RequestSpec& spec = request->spec();
   const int64_t tokens = spec.store.empty() ? 0 : spec.store.back();
   const bool stored =
       tokens > 0 &&
-      engine->StoredTokens(spec.salt, spec.adapters,
-                           absl::MakeConstSpan(spec.prompt).subspan(0, tokens + 1)) == tokens;
+      engine->stored().TokensOf(spec.salt, spec.adapters,
+                                absl::MakeConstSpan(spec.prompt).subspan(0, tokens + 1)) == tokens;
   Json json = Json::MakeObject();
   json.Add("tokens", tokens);
   json.Add("computed", std::max<int64_t>(tokens - result.tokens_cached, 0));
-  json.Add("bytes", engine->PrefixBytes(tokens));
+  json.Add("bytes", engine->stored().BytesOf(tokens));
   json.Add("place", stored ? "store" : "memory");
   ResultJson(call.context(), json.Dump());
   return absl::OkStatus();

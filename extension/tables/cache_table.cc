@@ -67,7 +67,7 @@ class CacheTable : public SnapshotTable {
               TextOf(run.beginning, engine->model().tokenizer()),
               run.adapters.empty() ? Cell() : Cell(run.adapters), "memory"}});
       }
-      for (const PrefixStore::Listed& stored : engine->StoredPrefixes(connection().Salt())) {
+      for (const PrefixStore::Listed& stored : engine->stored().List(connection().Salt())) {
         const int64_t number = static_cast<int64_t>(rows.size()) + 1;
         const auto tokens = static_cast<int64_t>(stored.tokens.size());
         const auto own = absl::MakeConstSpan(stored.tokens).subspan(stored.begin);

@@ -194,7 +194,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(CostOf(generator, prefill, own));
     AppendCascades(info, &cells);
     AppendGuesses(stats, prefill, &cells);
-    const std::string store = engine.StoreState();
+    const std::string store = engine.stored().state();
     cells.push_back(store.empty() ? Cell() : Cell(store));
     return cells;
   }

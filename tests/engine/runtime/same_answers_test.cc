@@ -195,9 +195,9 @@ class SameAnswers : public testing::TestWithParam<std::string> {
       options.kv_bytes = kv_bytes;
       auto reader = Start(options);
       const auto stored = std::find_if(specs_.begin(), specs_.end(), [&](const RequestSpec& spec) {
-        return reader->StoredTokens(kSalt, {}, spec.prompt) > 0;
+        return reader->stored().TokensOf(kSalt, {}, spec.prompt) > 0;
       });
-      EXPECT_EQ(stored == specs_.end(), reader->StoredPrefixes(kSalt).empty());
+      EXPECT_EQ(stored == specs_.end(), reader->stored().List(kSalt).empty());
       if (stored != specs_.end()) {
         const Answer answer = Await(Submit(*reader, *stored, speculate));
         Compare(static_cast<int>(stored - specs_.begin()), answer, absl::StrCat("stored", with));
@@ -206,7 +206,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
       Run(*reader, 8, speculate,
           absl::StrCat(kv_bytes == 0 ? "stored before" : "read back again and again", with));
       Count(*reader);
-      prefixes_ += static_cast<int64_t>(reader->StoredPrefixes(kSalt).size());
+      prefixes_ += static_cast<int64_t>(reader->stored().List(kSalt).size());
     }
   }
 

@@ -90,10 +90,10 @@ TEST_F(StoredPrefixTest, TheNextProcessComputesWhatIsItsOwnOnly) {
     first = Run(*engine, specs_);
     EXPECT_EQ(first[0].tokens_cached, 0);
     engine->Stop();
-    EXPECT_EQ(engine->StoreState(), "1 prefix");
-    ASSERT_EQ(engine->StoredPrefixes("file:/a.db").size(), 1u);
-    EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].tokens.size(), 150u);
-    EXPECT_TRUE(engine->StoredPrefixes("file:/b.db").empty());
+    EXPECT_EQ(engine->stored().state(), "1 prefix");
+    ASSERT_EQ(engine->stored().List("file:/a.db").size(), 1u);
+    EXPECT_EQ(engine->stored().List("file:/a.db")[0].tokens.size(), 150u);
+    EXPECT_TRUE(engine->stored().List("file:/b.db").empty());
   }
   for (const int alone : {true, false}) {
     auto engine = Start();
@@ -113,7 +113,7 @@ TEST_F(StoredPrefixTest, WhatIsUsedOnceIsNotStored) {
   auto engine = Start();
   Run(*engine, {specs_[0]});
   engine->Stop();
-  EXPECT_EQ(engine->StoreState(), "0 prefixes");
+  EXPECT_EQ(engine->stored().state(), "0 prefixes");
 }
 
 TEST_F(StoredPrefixTest, WhatIsInMemoryCountsAsUsedWithWhatIsReadBehindIt) {
@@ -158,7 +158,7 @@ TEST_F(StoredPrefixTest, ADamagedFileIsComputedAgain) {
   const std::vector<Generation> again = Run(*engine, specs_);
   ExpectSame(first, again);
   EXPECT_EQ(again[0].tokens_cached, 0);
-  EXPECT_THAT(engine->StoreState(), HasSubstr("has damaged blocks"));
+  EXPECT_THAT(engine->stored().state(), HasSubstr("has damaged blocks"));
   engine = nullptr;
   EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 150);  // it was written again
 }
@@ -193,8 +193,8 @@ TEST_F(StoredPrefixTest, WhatIsAskedForIsStoredBehindWhatWasRead) {
       auto engine = Start({}, path);
       first = Run(*engine, {longer});
       EXPECT_EQ(first[0].tokens_cached, 150);
-      EXPECT_TRUE(engine->FlushStore(absl::Minutes(1)));
-      const std::vector<PrefixStore::Listed> listed = engine->StoredPrefixes("file:/a.db");
+      EXPECT_TRUE(engine->stored().Flush(absl::Minutes(1)));
+      const std::vector<PrefixStore::Listed> listed = engine->stored().List("file:/a.db");
       ASSERT_EQ(listed.size(), 2u);
       EXPECT_EQ(listed[0].tokens.size(), 150u);
       EXPECT_EQ(listed[1].tokens.size(), 249u);
@@ -230,7 +230,7 @@ TEST_F(StoredPrefixTest, ModelsWithWindowsAndStatesToo) {
     EXPECT_EQ(first[0].tokens_cached, 0);
     for (const bool alone : {true, false}) {
       auto engine = Start({}, path);
-      EXPECT_THAT(engine->StoreState(), testing::StartsWith("1 prefix"));
+      EXPECT_THAT(engine->stored().state(), testing::StartsWith("1 prefix"));
       std::vector<Generation> again;
       if (alone) {
         for (const RequestSpec& spec : specs) again.push_back(Run(*engine, {spec})[0]);
@@ -269,20 +269,20 @@ TEST_F(StoredPrefixTest, WhatMemoryHasNoRoomForComesBack) {
         elsewhere.salt = "connection:1";  // of which nothing is stored
         expected.push_back(Run(*roomy, {elsewhere})[0]);
       }
-      EXPECT_EQ(roomy->StoreState(), "0 prefixes");
-      bytes = 4 * roomy->PrefixBytes(192);
+      EXPECT_EQ(roomy->stored().state(), "0 prefixes");
+      bytes = 4 * roomy->stored().BytesOf(192);
     }
     auto engine = Start({.kv_bytes = bytes}, path);
     std::vector<Generation> got;
     for (const RequestSpec& spec : specs) {
       got.push_back(Run(*engine, {spec})[0]);
-      EXPECT_TRUE(engine->FlushStore(absl::Minutes(1)));
+      EXPECT_TRUE(engine->stored().Flush(absl::Minutes(1)));
     }
     ExpectSame(expected, got);
     // The second turn writes what the third and fourth read: 128 tokens, in whole blocks.
     for (size_t i = 2 * kBeginnings; i < specs.size(); ++i) EXPECT_GE(got[i].tokens_cached, 128);
     EXPECT_EQ(got[0].tokens_cached, 0);
-    EXPECT_EQ(engine->StoredPrefixes("file:/a.db").size(), size_t{kBeginnings});
+    EXPECT_EQ(engine->stored().List("file:/a.db").size(), size_t{kBeginnings});
     ExpectSame(expected, Run(*engine, specs));  // all at once
     EXPECT_EQ(engine->Stats().failed, 0);
   }
@@ -303,8 +303,8 @@ TEST_F(StoredPrefixTest, WhatAdaptersHaveMadeIsFoundWithThemOnly) {
   const std::vector<Generation> again = Run(*engine, with);
   ExpectSame(first, again);
   EXPECT_EQ(again[0].tokens_cached, 150);
-  ASSERT_FALSE(engine->StoredPrefixes("file:/a.db").empty());
-  EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].adapters, R"([{"name":"one","scale":1.0}])");
+  ASSERT_FALSE(engine->stored().List("file:/a.db").empty());
+  EXPECT_EQ(engine->stored().List("file:/a.db")[0].adapters, R"([{"name":"one","scale":1.0}])");
 }
 
 // Blocks with the layer for multi-token prediction, and without.
@@ -319,7 +319,7 @@ TEST_F(StoredPrefixTest, AnotherLayoutOfTheCacheHasFilesOfItsOwn) {
       ExpectSame(first, got);
       EXPECT_EQ(got[0].tokens_cached, turn == 0 ? 0 : 150);
       engine->Stop();
-      EXPECT_EQ(engine->StoreState(), "1 prefix");
+      EXPECT_EQ(engine->stored().state(), "1 prefix");
     }
   }
   EXPECT_EQ(Files().size(), 2u);
