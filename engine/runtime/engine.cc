@@ -8,6 +8,9 @@
 #include "engine/backend/backend.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/draft_model.h"
+#include "engine/runtime/mtp_drafter.h"
+#include "engine/runtime/prompt_lookup.h"
 
 namespace lm {
 namespace {
@@ -15,6 +18,12 @@ namespace {
 int32_t MaxSequenceTokens(const LanguageModel& model) {
   const int64_t cache_tokens = int64_t{model.cache().classes[0].num_blocks} * kKvBlockTokens;
   return static_cast<int32_t>(std::min<int64_t>(model.context_length(), cache_tokens));
+}
+
+// EngineStats::draft_model.
+std::string DraftNameOf(Model& model) {
+  if (const Model* draft = model.draft()) return draft->info().name;
+  return model.language_model().has_mtp() ? "its own layer" : "";
 }
 
 }  // namespace
@@ -45,6 +54,7 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       cancellation_(std::make_shared<BatchCancellation>()),
       raises_(std::make_shared<std::atomic<uint64_t>>(0)),
       constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
+      counts_(model_->language_model().cache(), DraftNameOf(*model_)),
       stored_(model_.get(), cancellation_.get(),
               [this] {
                 absl::MutexLock lock(&mutex_);
@@ -52,19 +62,33 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
               }),
       speculator_(MakeSpeculator()),
       scheduler_(MakeScheduler()),
-      work_meter_(model_->info().cost, model_->language_model().cache()) {
-  const CacheShape& cache = model_->language_model().cache();
-  if (const Model* draft = model_->draft()) {
-    stats_.draft_model = draft->info().name;
-  } else if (model_->language_model().has_mtp()) {
-    stats_.draft_model = "its own layer";
-  }
-  stats_.kv_blocks_total = cache.classes[0].num_blocks;
-  stats_.kv_blocks_free = stats_.kv_blocks_total;
-  for (const CacheClass& c : cache.classes) stats_.kv_block_bytes += c.block_bytes;
-  stats_.kv_bytes_total = cache.bytes();
-  stats_.kv_bytes_free = stats_.kv_bytes_total;
+      work_meter_(model_->info().cost, model_->language_model().cache()),
+      weight_layout_(model_.get()) {
   stored_.Prepare();
+}
+
+std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
+  const LanguageModel& model = model_->language_model();
+  return std::make_unique<Scheduler>(SchedulerOptions{
+      .step_tokens = options_.step_tokens,
+      .max_sequences = options_.max_sequences,
+      .max_logit_rows =
+          MostScoredRows(model.vocab_size(), options_.max_sequences, options_.step_tokens),
+      .cache = model.cache(),
+      .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
+      .grammar_work = options_.grammar_work,
+      .speculator = speculator_.get(),
+      .store = stored_.store()});
+}
+
+std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
+  std::unique_ptr<ModelDrafter> draft;
+  if (Model* model = model_->draft()) {
+    draft = std::make_unique<DraftModel>(&model->language_model(), &cancellation_->flag());
+  } else if (LanguageModel& own = model_->language_model(); own.has_mtp()) {
+    draft = std::make_unique<MtpDrafter>(&own, &cancellation_->flag());
+  }
+  return std::make_unique<Speculator>(std::make_unique<PromptLookup>(), std::move(draft));
 }
 
 Engine::~Engine() { Stop(); }
@@ -103,7 +127,7 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   if (answers) stored_.Look();
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(accepting_);
-  const int64_t queued = num_waiting_ + static_cast<int64_t>(incoming_.size());
+  const int64_t queued = num_queued();
   if (queued >= options_.max_queued) {
     return absl::ResourceExhaustedError(absl::StrCat("the engine's queue is full: ", queued,
                                                      " requests wait, at most ",
@@ -167,37 +191,34 @@ bool Engine::lost() const {
   return absl::IsUnavailable(accepting_);
 }
 
+int64_t Engine::num_queued() const { return num_waiting_ + static_cast<int64_t>(incoming_.size()); }
+
 EngineStats Engine::Stats() const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);
-  return StatsNow();
+  EngineStats stats = counts_.Stats();
+  stats.queued = num_queued();
+  return stats;
 }
 
 EngineStats Engine::StatsSinceLaidOut() const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);
-  const EngineStats now = StatsNow();
-  return Between(laying_out_ ? now : before_laid_out_, now);
-}
-
-EngineStats Engine::StatsNow() const {
-  EngineStats stats = stats_;
-  stats.queued = num_waiting_ + static_cast<int64_t>(incoming_.size());
-  stats.time_to_first_token = time_to_first_token_.Summary();
-  stats.inter_token_latency = inter_token_latency_.Summary();
+  EngineStats stats = counts_.StatsSinceLaidOut();
+  stats.queued = num_queued();
   return stats;
 }
 
 RequestCounts Engine::CountsOf(absl::string_view salt) const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);
-  return counts_.Get(salt);
+  return counts_.OfSalt(salt);
 }
 
 std::vector<RequestRecord> Engine::RecentRequests(absl::string_view salt) const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);
-  return log_.Of(salt);
+  return counts_.RecentRequests(salt);
 }
 
 std::shared_ptr<CacheInspection> Engine::InspectCache(std::string salt) {

@@ -1,11 +1,15 @@
-// Engine: one thread that runs one model for everybody who asks.
+// Engine: one thread that runs one model for all who ask.
 //
 //   ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, Engine::Start(std::move(model), {}));
 //   auto request = engine->Submit({.prompt = tokens});
 //   if (request.ok()) (*request)->WaitFor(absl::InfiniteDuration());
 //
-// The thread repeats Step(): schedule a batch, run the model over it, sample, hand out what is
-// finished. It sleeps where there is nothing to do.
+// Submit puts a request into a queue. The thread repeats a turn (Run): it takes what is queued,
+// schedules a step, has the model compute it, samples, and delivers the answers that have ended. It
+// sleeps where there is nothing to do.
+//
+//   callers   Submit --> incoming_ --> TakeIncoming --> scheduler_ --> Step --> Deliver   Request
+//                        (mutex_)      |------------- the engine's thread ------------|
 #ifndef LM_ENGINE_RUNTIME_ENGINE_H_
 #define LM_ENGINE_RUNTIME_ENGINE_H_
 
@@ -13,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,16 +32,14 @@
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/cache_inspection.h"
 #include "engine/runtime/constraint_cache.h"
-#include "engine/runtime/engine_stats.h"
+#include "engine/runtime/engine_counts.h"
 #include "engine/runtime/fork_guard.h"
-#include "engine/runtime/latency_window.h"
 #include "engine/runtime/request.h"
-#include "engine/runtime/request_log.h"
-#include "engine/runtime/salt_counts.h"
 #include "engine/runtime/scheduler.h"
 #include "engine/runtime/speculator.h"
 #include "engine/runtime/step_pacer.h"
 #include "engine/runtime/stored_prefixes.h"
+#include "engine/runtime/weight_layout.h"
 #include "engine/runtime/work_meter.h"
 
 namespace lm {
@@ -46,22 +49,23 @@ struct EngineOptions {
       kMostStepTokens;  // token budget of a step: decodes first, then prefill chunks; >= 1
   int32_t max_sequences = kMostSequences;  // decoding together; >= 1
   int32_t max_queued = 100000;             // waiting requests beyond which Submit refuses
-  // The time between two tokens of an answer that prompts of others shall not stretch further; the
-  // first also that to which batch rows keep a step beside interactive ones.
+  // How far prompts may stretch the time between two tokens of an interactive, or a batch, answer
+  // beside them. Batch rows that decode beside interactive ones keep to interactive_itl too.
   absl::Duration interactive_itl = absl::Milliseconds(50);
   absl::Duration batch_itl = absl::InfiniteDuration();
   bool prefix_cache = true;
   int64_t grammar_work =
-      10'000'000;  // what constraints may take of a step; about a nanosecond each
+      10'000'000;  // what following constraints may take of a step, in about nanoseconds
 };
 
-// Thread-safe. In a forked child of its process an engine refuses what would wait for its thread.
+// Thread-safe. In a forked child of its process an engine refuses all that would wait for its
+// thread.
 class Engine {
  public:
   // ResourceExhausted where the system gives no thread.
   static absl::StatusOr<std::shared_ptr<Engine>> Start(std::unique_ptr<Model> model,
                                                        const EngineOptions& options);
-  // Cancels what is left, with an error that says so, and joins the thread.
+  // Cancels the requests that are left, with an error that says so, and joins the thread.
   ~Engine();
 
   Engine(const Engine&) = delete;
@@ -76,22 +80,21 @@ class Engine {
   absl::StatusOr<std::shared_ptr<Request>> Submit(
       RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr);
 
-  // Submit's errors that do not depend on what else is going on.
+  // The errors of Submit that depend on the request alone, but for its constraint.
   absl::Status Validate(const RequestSpec& spec) const;
 
-  // What the destructor does, and what exit() has every engine do; nothing more can be asked after.
+  // What the destructor does, and what exit() has every engine do: no request is taken any more.
   // Idempotent.
   void Stop();
 
   // InvalidArgument where the constraint of the options, if any, does not compile: what Submit
-  // would say of every request. What was compiled is kept.
+  // would say of every request. A constraint that was compiled is kept for the requests.
   absl::Status CheckConstraint(const GenerationOptions& options) const;
   // The same, with the constraint; null where the options have none.
   absl::StatusOr<std::shared_ptr<const CompiledConstraint>> CompiledConstraintOf(
       const GenerationOptions& options) const;
 
-  // Whether a device that the model was on is lost, or its packed weights were damaged: all that
-  // was asked has failed, and so does what is asked from now on.
+  // Whether the model is lost (model_loss.h): all requests have failed, and so will new ones.
   bool lost() const;
 
   const Model& model() const { return *model_; }
@@ -99,7 +102,7 @@ class Engine {
   // is less.
   int32_t max_sequence_tokens() const { return max_sequence_tokens_; }
   EngineStats Stats() const;
-  // Without the work that was done while weights were still being laid out: steps were slower then.
+  // Without the work that was done while weights were still being laid out, by slower steps.
   EngineStats StatsSinceLaidOut() const;
   RequestCounts CountsOf(absl::string_view salt) const;
   // The last requests of a salt that are finished, the oldest first.
@@ -111,117 +114,105 @@ class Engine {
 
  private:
   Engine(std::unique_ptr<Model> model, const EngineOptions& options);
+  std::unique_ptr<Scheduler> MakeScheduler() const;
+  std::unique_ptr<Speculator> MakeSpeculator() const;
 
-  // The engine's thread --------------------------------------------------------------------------
-  struct Finished {
-    std::unique_ptr<Sequence> sequence;
-    Generation result;
-  };
+  // All below is the engine's thread's, but AskToStop and the few that hold mutex_.
+
+  // The loop (engine_loop.cc). Run repeats the five calls behind WaitForWork until Stop.
   void Run();
-  void AskToStop();    // from any thread
-  bool WaitForWork();  // false: stop
-  void TakeIncoming();
-  void Step();
-  void AnswerInspections();
+  void AskToStop();          // from any thread
+  bool WaitForWork();        // false: stop
+  void AnswerInspections();  // 1. questions about the cache
+  void EndLoads();           // 2. sequences whose stored prefixes have been read go on
+  void TakeIncoming();       // 3. requests become sequences of the scheduler
+  void Step();               // 4. one step, or a queue of them
+  void LayOutMore();         // 5. weights, in the gap between two steps
+  // What is between two steps, within Step.
   void DropAbandoned();
   void MoveRaised();
   void FollowGrammars();
-  void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
-                   absl::Time now);
-  void Fail(const StepPlan& plan, const absl::Status& status);
-  static void BeginShares(const StepPlan& plan, absl::Time now);
-  static std::vector<const Request*> RequestsOf(const StepPlan& plan);
-  absl::Status RunModel(const StepPlan& plan);
-  // Steps that are queued (engine_queue.cc).
+  StepLimits MakeStepLimits() const;
+  absl::Status BeginLoads(StepPlan* plan);
+  void ReportQueue();
+  // Anything for the loop to do but to go on with what runs.
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t num_queued() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // A step (engine_step.cc): runs the model over a plan, and takes the results.
+  struct Sampled;  // for an entry
+  struct Guesses {
+    int64_t drafted = 0;
+    int64_t accepted = 0;
+  };
+  void RunAlone(const StepPlan& plan);
+  absl::Status RunModel(ModelStep step);
+  void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
+  void Advance(const StepPlan& plan, absl::Time now);
+  absl::StatusOr<std::optional<FinishReason>> TakeSamples(const StepEntry& entry,
+                                                          const Sampled& sampled, absl::Time now,
+                                                          Guesses* guesses);
+  void DistrustBlocks();
+
+  // Steps that begin before the one before them has been read (engine_queue.cc).
   bool MayFollow(StepPlan* plan) const;
   void RunQueue(StepPlan plan);
   absl::Status BeginStep(StepPlan* plan, size_t num_picked);
   absl::StatusOr<size_t> PickInStep(const StepPlan& plan);
   absl::Status AwaitStep(const StepPlan& plan);
-  absl::Status RunStep(ModelStep step);
-  void DistrustBlocks();
-  ModelStep MakeModelStep(const StepPlan& plan) const;
-  std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
-  void Advance(const StepPlan& plan, absl::Time now);
-  // Of the rows of an entry behind which a token is sampled, one after the other.
-  struct SampledValues {
-    absl::Span<const float> logits = {};  // empty where nobody reads them
-    absl::Span<const float> hidden = {};  // likewise
-  };
-  absl::StatusOr<std::optional<FinishReason>> TakeSamples(
-      const StepEntry& entry, const absl::Status& known,
-      absl::Span<const absl::StatusOr<int32_t>> sampled, const SampledValues& values,
-      absl::Time now);
-  absl::Status CarryOut(StepPlan* plan);
-  void EndLoads();
+
+  // How requests end (engine_ends.cc): with an answer, with an error, for want of memory.
+  void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
+                   absl::Time now);
+  void Fail(const StepPlan& plan, const absl::Status& status);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
   void LoseModel(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
-  static void Count(const Finished& finished, RequestCounts* counts);
-  void CountFreeAnswer(const Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver();
-  StepLimits MakeStepLimits() const;
-  EngineStats StatsNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
-  void RecordGuesses(const StepPlan& plan);
-  void RecordToken(absl::Duration latency, bool first);
-  void ReportQueue();
   void DropScheduled() noexcept;
   void DropQueued() noexcept;
   void Recover() noexcept;
-  std::unique_ptr<Scheduler> MakeScheduler() const;
-  std::unique_ptr<Speculator> MakeSpeculator() const;
-  void LayOutMore();
-  void RecordLayingOut(bool more);
 
-  const std::unique_ptr<Model> model_;
+  // Set once, and thread-safe.
+  const std::unique_ptr<Model> model_;  // its language_model() is the engine's thread's
   const EngineOptions options_;
   const int32_t max_sequence_tokens_;
   const ForkGuard fork_guard_;
   const absl::Status stopped_ = absl::FailedPreconditionError("the engine has been stopped");
   const std::shared_ptr<BatchCancellation> cancellation_;
-  const std::shared_ptr<std::atomic<uint64_t>> raises_;  // of requests
+  const std::shared_ptr<std::atomic<uint64_t>> raises_;  // how often a request was raised
   const std::unique_ptr<ConstraintCache> constraints_;
 
+  // The one lock guards what callers and the engine's thread share. It is held for moments, never
+  // while the model runs.
   mutable absl::Mutex mutex_;
+  // The queue, and what else the thread is told.
   std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<CacheInspection>> inspections_ ABSL_GUARDED_BY(mutex_);
   absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool loaded_ ABSL_GUARDED_BY(mutex_) = false;      // the loader has something that is done
-  int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
-  EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what StatsNow() adds
-  bool laying_out_ ABSL_GUARDED_BY(mutex_) = false;  // weights are being laid out
-  EngineStats before_laid_out_ ABSL_GUARDED_BY(mutex_);
-  RequestLog log_ ABSL_GUARDED_BY(mutex_);
-  SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
-  LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);
-  LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
+  bool loaded_ ABSL_GUARDED_BY(mutex_) = false;  // a stored prefix has been read
+  // What the thread tells.
+  int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as last reported
+  EngineCounts counts_ ABSL_GUARDED_BY(mutex_);
 
-  // Only the engine's thread touches these, but the constant methods of stored_.
-  StoredPrefixes stored_;  // outlives the scheduler
-  std::unique_ptr<Speculator> speculator_;
+  // The engine's thread's; of stored_ any thread may call the constant methods.
+  StoredPrefixes stored_;                   // the scheduler uses it
+  std::unique_ptr<Speculator> speculator_;  // the scheduler uses it
   std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
-  bool recovered_ = false;                // by the turn before
   WorkMeter work_meter_;
   StepPacer pacer_;
-  StepResults results_;  // of the step
-  StepPlan* behind_ = nullptr;  // the step behind that, where it has begun
-  struct Guesses {
-    int64_t drafted = 0;
-    int64_t accepted = 0;
-  };
-  Guesses guesses_;                 // of this step
-  std::vector<Finished> finished_;  // of this step
-  bool look_for_abandoned_ = false;
-  bool ops_failed_ = false;                          // a step's block operations, until FailBatch
-  bool only_loads_ = false;                          // nothing can go on before one is done
-  bool weights_left_ = true;                         // the model may have weights to lay out
-  absl::Time lay_out_again_ = absl::InfinitePast();  // not before
-  absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until LayOutMore
-  uint64_t cancels_seen_ = 0;
-  uint64_t raises_seen_ = 0;
+  WeightLayout weight_layout_;
+  StepResults results_;               // of the step that was run last
+  StepPlan* behind_ = nullptr;        // the step that has begun behind it
+  std::vector<EndedSequence> ended_;  // to be delivered
+  bool look_for_abandoned_ = false;   // for requests that cancels_seen_ does not tell of
+  bool ops_failed_ = false;           // a step's cache operations have, until FailBatch
+  bool only_loads_ = false;           // no sequence can go on before a load is over
+  bool recovered_ = false;            // the turn before ended in Recover
+  uint64_t cancels_seen_ = 0;         // of cancellation_
+  uint64_t raises_seen_ = 0;          // of raises_
 
   absl::once_flag join_once_;
   std::thread thread_;

@@ -1,14 +1,15 @@
 // Steps one behind the other. Where a model's device has a queue, the next step begins before it is
-// known what this one samples: so the device does not wait for the host, which reads tokens, ends
+// known what this step samples: so the device does not wait for the host, which reads tokens, ends
 // answers and follows grammars meanwhile.
 //
 //   step n      |--- tokens ---|- pick -|
 //   step n + 1                          |--- tokens ---|- pick -|
 //   host                  Begin(n + 1)   Await(n), Advance, Pick(n + 1), Begin(n + 2), ...
 //
-// A step that has begun so computes the token behind each sequence's last one, whatever that will
-// be, and nothing else: of sequences that have ended meanwhile it was in vain. What is sampled in
-// it is known when the step before has been read, so it is sampled by the same as ever.
+// A step that has begun early computes the token that the step before samples for each sequence,
+// whichever that will be, and no other; for a sequence that has ended meanwhile it was in vain. How
+// its own tokens are to be sampled is said (Pick) once the step before has been read: by the same
+// tokens and grammar as in a step that did not begin early.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/make_model_step.h"
 
 namespace lm {
 
@@ -26,12 +28,12 @@ bool Engine::MayFollow(StepPlan* plan) const {
   if (raises_->load(std::memory_order_acquire) != raises_seen_) return false;
   {
     absl::MutexLock lock(&mutex_);
-    if (stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty()) return false;
+    if (HasNews()) return false;
   }
   return scheduler_->MayFollow(MakeStepLimits(), plan);
 }
 
-// Carries out a plan that others may follow, and those, until there is something else to do.
+// Carries out a plan, and the plans that follow it, until there is something else to do.
 void Engine::RunQueue(StepPlan plan) {
   absl::Time start = absl::Now();
   absl::Status status = BeginStep(&plan, /*num_picked=*/0);
@@ -48,10 +50,10 @@ void Engine::RunQueue(StepPlan plan) {
     if (!next.entries.empty()) begun = BeginStep(&next, *picked);
     status = AwaitStep(plan);
     const absl::Time end = absl::Now();
-    step_took_ = end - start;
-    for (const StepEntry& e : plan.entries) e.sequence->EndShare(end);
+    weight_layout_.OnStep(end - start);
+    EndShares(plan, end);
     if (!status.ok()) return Fail(plan, status);
-    if (plan.entries.empty()) return;  // it was all in vain
+    if (plan.entries.empty()) return;  // all its sequences have ended
     RecordStep(plan, work, end - start);
     const bool has_next = !next.entries.empty() && begun.ok();
     {
@@ -60,60 +62,35 @@ void Engine::RunQueue(StepPlan plan) {
       Advance(plan, end);
       if (has_next) FollowGrammars();
     }
-    const bool has_room = !finished_.empty();
+    const bool has_room = !ended_.empty();
     if (has_next) scheduler_->Confirm(results_.tokens, results_.late, &next);
     Deliver();
     if (!begun.ok()) return Fail(next, begun);
     if (!has_next) return;
     plan = std::move(next);
     start = end;
-    // Who waits gets what somebody has left.
+    // A waiting sequence gets the place of one that has ended.
     follows =
         !plan.entries.empty() && !(has_room && scheduler_->num_waiting() > 0) && MayFollow(&plan);
   }
 }
 
-// Puts the plan's cache operations and tokens into the queue, behind a step in which so many are
-// picked.
+// Puts the plan's cache operations and tokens into the device's queue, behind a step in which
+// `num_picked` tokens are picked.
 absl::Status Engine::BeginStep(StepPlan* plan, size_t num_picked) {
   LanguageModel& model = model_->language_model();
-  ModelStep step;
-  step.cache_ops = plan->cache_ops;
-  step.tables.blocks.resize(model.cache().classes.size());
-  step.tables.num_picked = static_cast<int32_t>(num_picked);
-  std::vector<int32_t> tokens;
-  for (StepEntry& entry : plan->entries) {
-    const Sequence& sequence = *entry.sequence;
-    const auto begin = static_cast<int32_t>(step.tables.tokens.size());
-    const int32_t known = entry.num_tokens - (entry.sampled >= 0 ? 1 : 0);
-    const auto first = sequence.tokens().begin() + entry.first;
-    tokens.assign(first, first + known);
-    if (entry.sampled >= 0) tokens.push_back(~entry.sampled);
-    step.tables.Append(tokens.data(), entry.num_tokens, entry.first, /*state=*/-1);
-    AppendBlocks(sequence.block_table(), entry.first + entry.num_tokens, &step.tables);
-    const auto end = static_cast<int32_t>(step.tables.tokens.size());
-    AppendAdapted(begin, end, sequence.request().spec().adapters, &step.adapted);
-    entry.row = end - 1;
-    step.samples.push_back({.row = entry.row});
-  }
-  const absl::Status status = model.Begin(std::move(step));
+  const absl::Status status = model.Begin(MakeQueuedStep(num_picked, model, plan));
   if (!status.ok()) DistrustBlocks();
   return status;
 }
 
-// Has tokens picked in the step that has begun; how many.
+// Has tokens picked in the step that has begun. Returns their number.
 absl::StatusOr<size_t> Engine::PickInStep(const StepPlan& plan) {
   BeginShares(plan, absl::Now());
-  std::vector<SamplingRow> samples;
-  for (const StepEntry& entry : plan.entries) {
-    if (!entry.samples) continue;
-    absl::StatusOr<SamplingRow> sample = entry.sequence->NextSample();
-    if (!sample.ok()) continue;  // Advance reports it
-    sample->row = entry.row;
-    samples.push_back(*sample);
-  }
+  LanguageModel& model = model_->language_model();
+  std::vector<SamplingRow> samples = SamplesOf(plan);
   const size_t count = samples.size();
-  RETURN_IF_ERROR(model_->language_model().Pick(std::move(samples), WantedLogits(plan)));
+  RETURN_IF_ERROR(model.Pick(std::move(samples), WantedLogits(plan, model.vocab_size())));
   return count;
 }
 

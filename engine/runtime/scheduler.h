@@ -54,6 +54,7 @@
 #include "engine/runtime/fair_queue.h"
 #include "engine/runtime/sequence.h"
 #include "engine/runtime/speculator.h"
+#include "engine/runtime/step_plan.h"
 
 namespace lm {
 
@@ -70,47 +71,6 @@ struct SchedulerOptions {
   Speculator* speculator = nullptr;
   // Has what is not in memory; null: nothing is stored. Outlives this.
   PrefixStore* store = nullptr;
-};
-
-// The tokens [sequence->computed(), + num_tokens) of a sequence, the last of which may be guessed
-// (Sequence::guessed_context).
-struct StepEntry {
-  Sequence* sequence = nullptr;
-  int32_t first = 0;  // sequence->computed(), before the step
-  int32_t num_tokens = 0;
-  int32_t num_guessed = 0;  // of them, the last
-  bool decode = false;      // else a (part of a) prompt
-  bool samples = false;     // a token is picked behind the last that is not guessed, and at each of
-                            // guessed_points()
-  int32_t speculator_row = -1;  // Speculator::Judge's
-  // Of Scheduler::Follow: the number, among what the step before samples, of its last token.
-  int32_t sampled = -1;
-  int32_t row = -1;        // its last one, where the step is queued
-  int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted (scoring)
-  Sequence::Range pooled = {};  // of these tokens those whose hidden states are wanted
-};
-
-struct StepPlan {
-  std::vector<CacheOp> cache_ops;  // before the tokens are computed, in this order
-  std::vector<StepEntry> entries;
-  bool follows = false;       // Scheduler::Follow
-  int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
-  int64_t preemptions = 0;
-  // Sequences that found a prefix in the cache, and how many tokens: what was used twice. Where
-  // there is a store.
-  struct Found {
-    Sequence* sequence = nullptr;
-    int64_t tokens = 0;
-    HeldState state = {};  // of a recurrent model, behind them
-  };
-  std::vector<Found> found;
-  // What is to be read into the sequences' blocks, once cache_ops are done: OnLoaded ends it.
-  struct Load {
-    Sequence* sequence = nullptr;
-    std::shared_ptr<const StoredPrefix> stored;
-    int64_t begin = 0;  // the first of its blocks of class 0 that is to be read
-  };
-  std::vector<Load> loads;
 };
 
 // What a step may have, so that sequences get their next token in time.

@@ -337,6 +337,12 @@ class Sequence {
   bool delivered_ = false;
 };
 
+// A sequence that the scheduler has no more, and its result, not yet delivered.
+struct EndedSequence {
+  std::unique_ptr<Sequence> sequence;
+  Generation result;
+};
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_RUNTIME_SEQUENCE_H_

@@ -7,7 +7,7 @@
 
 #include "engine/model/model.h"
 #include "engine/runtime/engine_stats.h"
-#include "engine/runtime/scheduler.h"
+#include "engine/runtime/step_plan.h"
 
 namespace lm {
 
