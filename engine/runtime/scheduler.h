@@ -9,32 +9,37 @@
 //     scheduler.Reject(entry);
 //   }
 //
-// One token budget a step (which an encoder's last text may exceed: each is computed at once):
-// first a token for every sequence that decodes, then prompts, the oldest first and in chunks, then
-// new sequences from the queue; interactive prompts and sequences before any of batch. Three rules
-// keep work from being done twice and memory from being an error:
-// - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
-//   held back; a moment later it finds the prefix in the tree. In a recurrent model the one that
-//   computes stops where the two part, so that a snapshot of its state can be taken there. Where an
-//   interactive one waits so for one of batch, that computes the prefix with its priority.
-// - Preemption. Where a sequence needs a block and there is none, the one admitted last gives up
-//   its blocks and waits at the head of the queue, with its tokens kept; a batch one where there is
-//   one, also for an interactive sequence to get in. The first one always gets what it needs, so
-//   something always goes on.
-// - The store. Where more of a prompt is in the prefix store than in the cache, the sequence gets
-//   its blocks, and waits aside until that has been read into them, while others are computed.
-// A guess that is wrong in part is no loss but of work: its keys and values are written over. A
-// recurrent state cannot be taken back so; it is set aside before the step, and where not all of a
-// guess is right, put back: then the tokens that stay are computed again with those of the next
-// step, their sequence having one that is known and several that are to come.
-// And one keeps a hard constraint from being everybody's: what grammars are followed takes a step
-// no more than SchedulerOptions::grammar_work. A sequence that needs more waits, with its last
-// token left out, and gets turns of later steps: interactive ones as many as they need, then those
-// that have had the least.
+// A step has a token budget. It goes to the sequences that decode, a token or a few for each; then
+// to prompts, the oldest first and in chunks; then to new sequences from the queue. Interactive
+// prompts and sequences come before any of batch. (An encoder's text is computed in one step, even
+// one that is longer than what is left of the budget.)
 //
-// An interactive sequence, as long as there is one, has steps that are about as long as it may wait
-// for a token: beside it only some of the batch rows decode, in turns, and prompts of batch have
-// the tokens that StepLimits leaves them.
+// Three rules keep work from being done twice and memory from being an error:
+// - A burst. While a sequence computes a prefix that a waiting sequence could use, the waiting one
+//   is held back; a moment later it finds the prefix in the tree. In a recurrent model the sequence
+//   that computes stops where the two prompts part, so that a snapshot of its state can be taken
+//   there. Where an interactive sequence waits for a batch sequence, the latter computes the prefix
+//   with interactive priority.
+// - Preemption. Where a sequence needs a block and none is free, the sequence admitted last gives
+//   up its blocks and waits at the head of the queue, with its tokens kept: a batch sequence where
+//   there is one. A batch sequence is preempted, too, for an interactive one to get in. The first
+//   sequence always gets the blocks that it needs, so some sequence always goes on.
+// - The store. Where more of a prompt is in the prefix store than in the cache, the sequence gets
+//   blocks, and waits aside until the prefix has been read into them, while others are computed.
+//
+// A fourth keeps one hard constraint from delaying all sequences: following grammars takes at most
+// SchedulerOptions::grammar_work of a step. A sequence that needs more waits, with its last token
+// left out, and gets turns in later steps: interactive sequences as many as they need, then the
+// batch sequences that have had the least.
+//
+// Guessed tokens that are wrong cost work, and nothing else: their keys and values are written
+// over. A recurrent state cannot be written over; it is set aside before the step, and put back
+// where a guess was not right as a whole. The tokens that were right are then computed again, in
+// the next step, together with the sequence's next token.
+//
+// As long as there are interactive sequences, a step takes about as long as they may wait for a
+// token (StepLimits): beside them only some of the batch rows decode, in turns, and batch prompts
+// have the tokens that are left.
 #ifndef LM_ENGINE_RUNTIME_SCHEDULER_H_
 #define LM_ENGINE_RUNTIME_SCHEDULER_H_
 
@@ -66,29 +71,30 @@ struct SchedulerOptions {
   CacheShape cache;
   bool prefix_cache = true;
   int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms
-  // Has sequences guess tokens where the step has room for them; null: nothing is guessed. Outlives
-  // this.
+  // Has sequences guess tokens where the step has room for them; null: nothing is guessed.
+  // REQUIRES: outlives the scheduler.
   Speculator* speculator = nullptr;
-  // Has what is not in memory; null: nothing is stored. Outlives this.
+  // Has prefixes that are not in the cache; null: none are stored. REQUIRES: outlives the
+  // scheduler.
   PrefixStore* store = nullptr;
 };
 
-// What a step may have, so that sequences get their next token in time.
+// How much a step may compute, so that sequences get their next token in time.
 struct StepLimits {
-  // Tokens of prompts beside decoding sequences; at least 1. Those of batch that stand beside an
-  // interactive prompt have of the first what that leaves.
+  // Tokens of prompts beside interactive, or batch, sequences that decode; at least 1. Batch
+  // prompts beside an interactive prompt have what that leaves of beside_interactive.
   int32_t beside_interactive = std::numeric_limits<int32_t>::max();
   int32_t beside_batch = std::numeric_limits<int32_t>::max();
-  double token_seconds = 0;  // what one adds to a step; 0: not known
-  // Tokens of decoding sequences, guessed ones included, beyond which those of batch sit out while
-  // there are interactive sequences; but kLeastBatchRows of them.
+  double token_seconds = 0;  // what a token of a prompt adds to a step; 0: not known
+  // While there are interactive sequences, batch sequences sit out a step that has this many tokens
+  // of decoding sequences already, guessed ones included; but kLeastBatchRows of them decode.
   int32_t interactive_decode = std::numeric_limits<int32_t>::max();
 };
 
-// Batch rows that decode in each step, whoever else does.
+// Batch rows that decode in each step, however many interactive rows there are.
 inline constexpr int32_t kLeastBatchRows = 4;
 
-// What a prefix has to save, in tokens, for a sequence to be held back until it is computed.
+// The least tokens that a prefix has to save for a sequence to be held back until it is computed.
 inline constexpr int kLeastHeldPrefix = 32;
 
 // Not thread-safe: the engine's thread owns it.
@@ -99,62 +105,65 @@ class Scheduler {
   // Queues a sequence. REQUIRES: it fits into the cache alone.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // Some requests have been raised: their sequences are among the interactive ones from now on,
-  // behind those that were.
+  // Some requests have been raised: their sequences are interactive from now on, behind those that
+  // were.
   void MoveRaised();
 
-  // Begins a step with turns for the sequences that wait for their grammars. Those of them that
-  // came to an end, and it.
+  // Begins a step with turns for the sequences that wait for their grammars. Returns the sequences
+  // that ended in their turns, and how.
   struct FollowedToEnd {
     Sequence* sequence = nullptr;
     absl::StatusOr<std::optional<FinishReason>> end;
   };
   std::vector<FollowedToEnd> FollowGrammars();
-  // What grammars may still take of this step.
+  // What following grammars may still take of this step.
   int64_t* grammar_work() { return &grammar_work_; }
 
-  // Not empty where there are sequences and not all wait for their grammars. The plan's pointers
-  // are valid until the sequence is taken. Beside decoding sequences the step has at most so many
-  // tokens of prompts.
+  // Plans a step. Not empty where there are sequences that wait neither for their grammars nor for
+  // a load. The plan's pointers to a sequence are valid until it is finished or taken.
   StepPlan Schedule(const StepLimits& limits = {});
 
-  // Whether a step may begin behind this one before it is known what this one samples: not where
-  // that is better known first, since somebody waits who could do with another step, or would
-  // guess. That is looked for here, in a plan of Follow.
+  // Whether a step may begin behind the plan's before it is known what the latter samples. Not
+  // where another step is better: since a waiting sequence could have a place in it, or a sequence
+  // would guess tokens. (Of a plan of Follow that is only found out here, in the plan itself, which
+  // stays as it is but for the sequences' guesses.)
   bool MayFollow(const StepLimits& limits, StepPlan* plan) const;
-  // That step: a token more of each sequence that does not end with the one that is sampled, and
-  // what else is known of its tokens. Nothing where there is no room for it.
+  // Plans that step: of each sequence the token that the step before samples, with the tokens
+  // before it that are known and not computed. No entries where there is no room for it, or all
+  // sequences end with the token that is sampled.
   StepPlan Follow(const StepPlan& plan);
-  // Of a step's rows those behind which a step that has begun is of less use: they got more than
-  // one token, as their grammars force it, of which it has the first only, or one that it has not.
-  void RecordMissed(int64_t rows, int64_t missed);
-  // What of such a plan is right now that the step before has been read: entries whose tokens are
-  // not what they would be go, and those that have more to compute, as their grammars force it, do
-  // not sample. `sampled` as StepResults has it.
+  // Corrects a plan of Follow once the step before has been read, whose `sampled` and `late` are as
+  // StepResults has them. Entries go whose token is not the one that the step computes; entries
+  // whose grammar forces further tokens, which the step does not compute, do not sample.
   void Confirm(absl::Span<const absl::StatusOr<int32_t>> sampled, const std::vector<bool>& late,
                StepPlan* plan);
+  // A step sampled for `rows` rows. For `missed` of them a step that begins early is of less use:
+  // their grammars forced tokens that it does not compute, or it would compute another token.
+  void RecordMissed(int64_t rows, int64_t missed);
 
-  // The entry's tokens have been computed, and the next `tokens` of them stay: others may use those
-  // from now on. First all that are not guessed; then, as often as one likes, those that were
-  // guessed right and appended.
+  // The entry's tokens have been computed, and the next `tokens` of them stay: other sequences may
+  // use these from now on. First all that are not guessed; then, any number of times, tokens that
+  // were guessed right and have been appended.
   void Commit(const StepEntry& entry, int32_t tokens);
-  // The entry's other tokens, all guessed, do not stay. Call behind the last Commit.
+  // The entry's other tokens, all of them guessed, do not stay. Call after the last Commit.
   void Reject(const StepEntry& entry);
-  // Whether all is known that the sequence's next token is sampled by; where that takes a turn with
-  // its grammar it gets one, once.
+  // Whether it is known which tokens the sequence's grammar allows next. A sequence that has not
+  // waited for its grammar gets its first turn here.
   bool IsReady(Sequence* sequence);
-  // The sequence's stored prefix is in its blocks; with false, they hold nothing of use.
+  // The load of the sequence's stored prefix is over; with `loaded` false, its blocks hold nothing
+  // of use.
   void OnLoaded(const Sequence* sequence, bool loaded, absl::Time now);
-  // Nothing is read any more, and what was begun has come to nothing.
+  // All loads are over, without success.
   void EndLoads();
   // The plan's block operations failed.
   void DistrustBlocks() { blocks_.Distrust(); }
 
-  // Ends a running sequence: its blocks go back, to the prefix tree if `keep` (all that it has
-  // computed is right), else to the pool.
+  // Takes out a running sequence. Its blocks go to the prefix tree if `keep` (all that was computed
+  // is right), else to the pool.
   std::unique_ptr<Sequence> Finish(Sequence* sequence, bool keep);
-  std::vector<std::unique_ptr<Sequence>> TakeRunning();  // all, without keeping anything
-  // Ends all sequences, running or waiting, for which `condition` holds.
+  std::vector<std::unique_ptr<Sequence>> TakeRunning();  // all, and keeps none of their blocks
+  // Takes out all sequences, running or in a queue, for which `condition` holds; not those that
+  // load.
   std::vector<std::unique_ptr<Sequence>> TakeIf(absl::FunctionRef<bool(const Sequence&)> condition);
 
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
@@ -162,73 +171,88 @@ class Scheduler {
     return static_cast<int64_t>(interactive_waiting_.size() + batch_waiting_.size()) +
            num_loading();
   }
-  // Of those, the ones whose stored prefix is being read.
+  // Those of num_waiting() whose stored prefix is being read.
   int64_t num_loading() const { return static_cast<int64_t>(loading_.size()); }
-  // Of the running ones, those that wait for their grammars.
+  // Those of num_running() that wait for their grammars.
   int64_t num_following() const;
-  bool HasInteractive() const;  // running or waiting in the queue
-  // ... and running ones of batch: StepLimits::interactive_decode is of use.
+  // Whether an interactive sequence runs or waits in the queue.
+  bool HasInteractive() const;
+  // Whether batch sequences run beside it: then StepLimits::interactive_decode is of use.
   bool HasBatchBesideInteractive() const;
   bool idle() const { return running_.empty() && num_waiting() == 0; }
   const BlockManager& blocks() const { return blocks_; }
   absl::Status CheckIntegrity() const;
 
  private:
-  struct Step;
+  struct Step;  // a plan that is being made, and what is left of the step (scheduler_step.h)
+
+  // What a step computes (scheduler.cc).
   void PlanDecodes(const StepLimits& limits, Step* step);
   void PlanPrompts(Priority priority, Step* step);
-  bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
-  void PlanGuesses(const StepLimits& limits, Step* step);
+  void Preempt(Sequence* sequence, Step* step);
+  void Publish(Sequence* sequence, int32_t before, bool prompt_ends);
+
+  // What is guessed in it (scheduler_guesses.cc).
   struct Guessing {
     std::vector<Speculator::Row> rows;
-    std::vector<StepEntry*> entries;  // theirs
+    std::vector<StepEntry*> entries;  // of the rows, one each
     Speculator::Limits limits;
   };
+  void PlanGuesses(const StepLimits& limits, Step* step);
   Guessing FindGuessing(const StepLimits& limits, Step* step) const;
-  // A prefix that is being computed, or loaded: by a null sequence.
+  bool MayGuess(const StepEntry& entry) const;
+
+  // The step behind it (scheduler_follow.cc).
+  bool AnswersGoOn() const;
+  bool WouldGuess(const StepLimits& limits, StepPlan* plan) const;
+
+  // How sequences come to run (scheduler_admission.cc).
+  // A prefix that a waiting sequence had better wait for.
   struct Awaited {
-    Sequence* sequence = nullptr;
+    Sequence* sequence = nullptr;  // computes it; null: it is being loaded
     int32_t tokens = 0;
   };
-  std::optional<Awaited> FindAwaited(const Sequence& sequence);
-  void LendPriority(const Awaited& awaited, Step* step);
   enum class Admission { kNo, kRuns, kLoads };
+  bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
+  std::optional<Awaited> FindAwaited(const Sequence& sequence);
+  Awaited LongestAwaited(const Sequence& sequence);
+  void LendPriority(const Awaited& awaited, Step* step);
+  Admission MakeRoomFor(Sequence* sequence, Step* step);
   Admission Admit(Sequence* sequence, Step* step);
+  bool HasRoomFor(const Sequence& sequence, int64_t matched) const;
+  bool HasRoomInWindows(const Sequence& sequence) const;
+  int64_t WindowBlocks(const CacheClass& c, const Sequence& sequence) const;
+  int64_t AvailableBlocks() const;
   bool BeginLoad(Sequence* sequence, int64_t matched, Step* step);
   bool MayStore(const Sequence& sequence) const;
   void PlanFound(Sequence* sequence, int64_t matched, int64_t cached, HeldState state, Step* step);
   void PlanPoints(Sequence* sequence, int64_t cached, int64_t known);
   void Enter(std::unique_ptr<Sequence> sequence);
-  void Publish(Sequence* sequence, int32_t before, bool prompt_ends);
-  Admission MakeRoomFor(Sequence* sequence, Step* step);
   FairQueue& QueueOf(const Sequence& sequence) {
     return sequence.interactive() ? interactive_waiting_ : batch_waiting_;
   }
-  int64_t AvailableBlocks() const;
-  bool HasRoomInWindows(const Sequence& sequence) const;
-  int64_t WindowBlocks(const CacheClass& c, const Sequence& sequence) const;
-  void Preempt(Sequence* sequence, Step* step);
 
   const SchedulerOptions options_;
   const int32_t most_tokens_;  // of a sequence in a step: what windowed classes have room for
   BlockManager blocks_;
-  // Interactive ones, then batch ones, each in the order of their admission.
-  std::vector<std::unique_ptr<Sequence>> running_;
-  // Those that have their blocks, into which others write: they are not taken back meanwhile.
-  struct Loading {
-    std::unique_ptr<Sequence> sequence;
-    int64_t tokens = 0;  // that it will have
-  };
-  std::vector<Loading> loading_;
-  int64_t planned_ = 0;        // sequences, in all steps
-  double missed_share_ = 0;    // RecordMissed's, of late
-  int64_t grammar_work_ = 0;   // left of this step's
-  int64_t tokens_reused_ = 0;  // of plans without tokens, for the next
-  int64_t preemptions_ = 0;
   FairQueue interactive_waiting_;
   FairQueue batch_waiting_;
+  // The interactive sequences, then those of batch, each in the order of their admission.
+  std::vector<std::unique_ptr<Sequence>> running_;
+  // Sequences that have blocks into which their stored prefix is being read: those blocks are not
+  // taken back meanwhile.
+  struct Loading {
+    std::unique_ptr<Sequence> sequence;
+    int64_t tokens = 0;  // of the stored prefix
+  };
+  std::vector<Loading> loading_;
+  int64_t planned_ = 0;        // plans of a sequence so far (Sequence::set_last_planned)
+  double missed_share_ = 0;    // RecordMissed: the share of rows, of late
+  int64_t grammar_work_ = 0;   // left of this step's
+  int64_t tokens_reused_ = 0;  // StepPlan's, of plans without tokens: the next plan has them
+  int64_t preemptions_ = 0;    // likewise
 };
 
 }  // namespace lm

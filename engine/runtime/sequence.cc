@@ -17,26 +17,27 @@
 namespace lm {
 namespace {
 
-// The logprob of a token that the model had no choice about.
+// The logprob of a token that the grammar forced: the model was not asked.
 constexpr double kNotAsked = std::numeric_limits<double>::quiet_NaN();
-// A logit with its logit_bias is within these: differences of two are numbers of F32.
+// A logit with its logit_bias is between -kMostBiased and kMostBiased: then the difference of two
+// is a number of F32.
 constexpr double kMostBiased = 1e37;
 
-// Empty: all tokens are.
+// An empty mask has all tokens.
 bool IsInMask(absl::Span<const uint64_t> mask, int32_t token) {
   const size_t word = token / 64;
   return mask.empty() || (word < mask.size() && (mask[word] >> (token % 64) & 1) != 0);
 }
 
-// Natural log of the probability of `token` among those of the mask; -infinity where it is none of
-// them. REQUIRES: the logits are finite.
+// Natural log of the probability of `token` among the tokens of the mask; -infinity where the mask
+// lacks it. REQUIRES: the logits are finite.
 double LogProbability(absl::Span<const float> logits, absl::Span<const uint64_t> mask,
                       int32_t token) {
   if (!IsInMask(mask, token)) return -std::numeric_limits<double>::infinity();
   return logits[token] - LogSumExp(logits, mask);
 }
 
-// The prompt's own: of a table's rows, each is drawn by other numbers, under one seed too.
+// Differs between prompts, under one seed too: each row of a table is drawn by its own numbers.
 uint64_t DrawSeed(const RequestSpec& spec) {
   const auto* const bytes = reinterpret_cast<const char*>(spec.prompt.data());
   return DigestOf({bytes, spec.prompt.size() * sizeof(spec.prompt[0])}, spec.options.seed).low;
@@ -93,7 +94,7 @@ void Sequence::Deliver(Generation result) {
 }
 
 int32_t Sequence::remaining() const {
-  // The last token of a text to score predicts nothing that is asked for.
+  // Scoring needs no logits of the last token: no token of the text follows it.
   return static_cast<int32_t>(tokens_.size()) - computed_ - (scoring() ? 1 : 0);
 }
 
@@ -107,7 +108,7 @@ std::optional<FinishReason> Sequence::trivial_end() const {
 void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
   if (generation_.queued != absl::InfiniteDuration()) return;
   generation_.queued = now - request_->submitted();
-  // What every answer begins with may have been cached too.
+  // The tokens that every answer begins with may have been cached too.
   generation_.tokens_cached = std::min(cached_tokens, prompt_tokens_);
 }
 
@@ -119,7 +120,7 @@ void Sequence::OnPreempted() {
   if (recurrent_) snapshots_ = request_->spec().borders;
 }
 
-// A nanosecond of following the grammar is one of the model.
+// Following the grammar counts too: a unit of work is about a nanosecond.
 absl::Duration Sequence::TimeLeft() const {
   return absl::Milliseconds(request_->spec().options.timeout_ms) - spent_ -
          absl::Nanoseconds(followed_);
@@ -254,7 +255,7 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::Follow(int64_t* work) {
   return end;
 }
 
-// Tokens that the answer may still get.
+// The most tokens that the answer, or the reasoning before it, may still get.
 int32_t Sequence::Room() const {
   const auto size = static_cast<int32_t>(tokens_.size());
   if (reasoning_ && reasoning_->has_begun()) {
@@ -286,7 +287,7 @@ absl::Status Sequence::FillAllowed(GrammarMatcher* grammar, int32_t room, int64_
   return grammar->FillMaskToEnd(room, absl::MakeSpan(allowed->mask), &allowed->left_out, work);
 }
 
-// Streams the token and what it made certain of the text.
+// Streams the token, with the text that is certain since it.
 void Sequence::Publish(int32_t token, double logprob, absl::Time now) {
   request_->PublishToken({.token = token,
                           .piece = generation_.text.substr(streamed_bytes_),
@@ -300,13 +301,15 @@ absl::StatusOr<absl::Span<const uint64_t>> Sequence::AllowedTokens() const {
   return Mask(allowed_);
 }
 
-// What the grammar allows; without one, what the model may say.
+// The grammar's mask; where there is no grammar, the tokens that the model may say.
 absl::Span<const uint64_t> Sequence::Mask(absl::Span<const uint64_t> of_grammar) const {
   return grammar_ ? of_grammar : tokenizer_->SayableTokens();
 }
 
-// The sampled token and those that must follow it, cut as the tokenizer cuts their common text: the
-// sampled one, not computed yet, may become another.
+// The tokens of the sampled token's text and the text that the grammar forces behind it, cut as the
+// tokenizer cuts both together: the first need not be the sampled token, which is not computed yet.
+// Only the sampled token where the answer could not be ended behind the forced ones. Unavailable
+// where *work is spent: `sampled` then knows how far the grammar is, for another call.
 absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(GrammarMatcher* grammar,
                                                                 Pending* sampled, int32_t room,
                                                                 int64_t* work) const {
@@ -339,8 +342,8 @@ absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(GrammarMatcher* 
   return sampled->tokens;
 }
 
-// Whether the answer can still be ended where so many tokens are left of its room: the tokenizer
-// may cut what is forced into more than it has to be.
+// Whether the answer can still be ended in `room` tokens. That is not certain behind forced tokens:
+// the tokenizer may cut the forced text into more tokens than necessary.
 absl::StatusOr<bool> Sequence::FitsWithForced(GrammarMatcher* grammar, int32_t room,
                                               int64_t* work) const {
   if (!completes() || grammar->IsNearEverywhere(room)) return true;
@@ -357,45 +360,51 @@ int32_t Sequence::ExtendGuess(absl::Span<const int32_t> draft, int32_t most, int
   } else {
     guess = {.tokens = tokens_, .grammar = grammar_, .can_complete = can_complete_};
   }
-  int32_t used = 0;
-  // Behind each a token more is sampled, so there must be room for that.
+  // A token more is sampled behind the last guessed one, so there must be room for it.
   most = std::min(most, Room() - 1);
+  int32_t used = 0;
   while (used < static_cast<int32_t>(draft.size())) {
-    const int32_t token = draft[used];
-    const auto guessed = static_cast<int32_t>(guess.tokens.size() - tokens_.size());
-    if (guessed >= most || tokenizer_->IsEndOfGeneration(token)) break;
-    if (grammar_ && !guess.grammar) break;
-    Pending next{.token = token, .tokens = {token}};
-    Allowed allowed{.can_complete = guess.can_complete};
-    if (grammar_) {
-      const int32_t room = Room() - guessed;
-      const absl::Span<const uint64_t> mask =
-          guess.points.empty() ? allowed_ : guess.points.back().allowed;
-      if (!IsInMask(mask, token)) break;
-      next.tokens.clear();
-      const auto tokens = AcceptWithForced(&*guess.grammar, &next, room, work);
-      const bool on = tokens.ok() && !guess.grammar->IsComplete() &&
-                      guessed + static_cast<int32_t>(tokens->size()) <= most;
-      if (!on ||
-          !FillAllowed(&*guess.grammar, room - static_cast<int32_t>(tokens->size()), work, &allowed)
-               .ok()) {
-        guess.grammar.reset();  // it may have moved on
-        break;
-      }
-      guess.can_complete = allowed.can_complete;
-    }
-    guess.tokens.insert(guess.tokens.end(), next.tokens.begin(), next.tokens.end());
-    guess.points.push_back(
-        {.end = static_cast<int32_t>(guess.tokens.size()), .allowed = std::move(allowed.mask)});
-    const size_t before = used;
-    while (used < static_cast<int32_t>(draft.size()) && used - before < next.tokens.size() &&
-           draft[used] == next.tokens[used - before]) {
-      ++used;
-    }
-    if (used - before < next.tokens.size()) break;  // the draft is another text
+    const std::vector<int32_t> added = GuessNext(draft[used], most, work, &guess);
+    if (added.empty()) break;
+    const auto in_both =
+        std::mismatch(added.begin(), added.end(), draft.begin() + used, draft.end());
+    used = static_cast<int32_t>(in_both.second - draft.begin());
+    if (in_both.first != added.end()) break;  // the grammar forces another text than the draft
   }
   if (!guess.points.empty()) guess_ = std::move(guess);
   return used;
+}
+
+// Adds a token to the guess, with the tokens that the grammar forces behind it, and returns them;
+// none where the grammar does not allow the token, the answer would end, or there is no room.
+std::vector<int32_t> Sequence::GuessNext(int32_t token, int32_t most, int64_t* work,
+                                         Guess* guess) const {
+  const auto guessed = static_cast<int32_t>(guess->tokens.size() - tokens_.size());
+  if (guessed >= most || tokenizer_->IsEndOfGeneration(token)) return {};
+  Pending next{.token = token, .tokens = {token}};
+  Allowed allowed{.can_complete = guess->can_complete};
+  if (grammar_) {
+    if (!guess->grammar) return {};
+    const int32_t room = Room() - guessed;
+    const absl::Span<const uint64_t> mask =
+        guess->points.empty() ? allowed_ : guess->points.back().allowed;
+    if (!IsInMask(mask, token)) return {};
+    next.tokens.clear();
+    const auto tokens = AcceptWithForced(&*guess->grammar, &next, room, work);
+    const bool goes_on = tokens.ok() && !guess->grammar->IsComplete() &&
+                         guessed + static_cast<int32_t>(tokens->size()) <= most;
+    if (!goes_on ||
+        !FillAllowed(&*guess->grammar, room - static_cast<int32_t>(tokens->size()), work, &allowed)
+             .ok()) {
+      guess->grammar.reset();  // it may stand behind the token, which is not guessed
+      return {};
+    }
+    guess->can_complete = allowed.can_complete;
+  }
+  guess->tokens.insert(guess->tokens.end(), next.tokens.begin(), next.tokens.end());
+  guess->points.push_back(
+      {.end = static_cast<int32_t>(guess->tokens.size()), .allowed = std::move(allowed.mask)});
+  return std::move(next.tokens);
 }
 
 bool Sequence::Reaches(const GuessedPoint& point) const {
@@ -404,7 +413,7 @@ bool Sequence::Reaches(const GuessedPoint& point) const {
          std::equal(tokens_.begin() + computed_, tokens_.end(), guess_->tokens.begin() + computed_);
 }
 
-// No answer can end among these tokens but behind the last.
+// REQUIRES: the constraint is not whole before the last of the tokens.
 std::optional<FinishReason> Sequence::AppendConstrained(absl::Span<const int32_t> tokens,
                                                         double sampled, absl::Time now) {
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -434,7 +443,7 @@ std::optional<FinishReason> Sequence::LimitReached() const {
   return size >= token_limit_ ? std::optional(FinishReason::kContext) : std::nullopt;
 }
 
-// A token of the reasoning; behind the last one the answer begins.
+// Takes a token of the reasoning; behind the last one the answer begins.
 absl::StatusOr<std::optional<FinishReason>> Sequence::Reason(int32_t token, double logprob,
                                                              absl::Time now) {
   ASSIGN_OR_RETURN(const Reasoning::Turn turn, reasoning_->Take(token));
@@ -458,7 +467,7 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::Reason(int32_t token, doub
   return BeginConstrained(now);
 }
 
-// Nothing can follow.
+// Whether the grammar allows nothing behind the answer.
 bool Sequence::AnswerIsWhole() const { return grammar_->IsComplete(); }
 
 bool Sequence::IsAllowed(int32_t token) const { return IsInMask(Mask(allowed_), token); }
@@ -494,7 +503,7 @@ void Sequence::ReportChoices(absl::Span<const float> logits) {
 absl::Status Sequence::Score(int32_t position, absl::Span<const float> logits) {
   assert(scoring() && position + 1 < prompt_tokens_);
   RETURN_IF_ERROR(CheckFinite(logits));
-  // Computed anew after a preemption it is the same number.
+  // A token that is scored again, after a preemption, has the same number.
   if (position < static_cast<int32_t>(generation_.prompt_logprobs.size())) return absl::OkStatus();
   const double logprob = LogProbability(logits, tokenizer_->SayableTokens(), tokens_[position + 1]);
   generation_.prompt_logprobs.push_back(static_cast<float>(logprob));
@@ -521,7 +530,7 @@ absl::Status Sequence::Pool(int32_t position, absl::Span<const float> hidden) {
                                               " is not finite; the model's weights are damaged"));
     }
   }
-  if (position < pooled_until_) return absl::OkStatus();  // as for Score
+  if (position < pooled_until_) return absl::OkStatus();  // again, after a preemption
   pooled_until_ = position + 1;
   pooled_.resize(hidden.size());
   for (size_t i = 0; i < hidden.size(); ++i) pooled_[i] += hidden[i];
@@ -536,7 +545,7 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
     return TakeError(NoAnswerError(finish, answer_tokens(), request_->spec().options), now);
   }
   Generation result = std::move(generation_);
-  // The mean is of doubles added in the order of the tokens: no batch or chunk can change it.
+  // Doubles, added in the order of the tokens: neither batches nor chunks can change the mean.
   const double rows = request_->spec().embed == Pooling::kMean ? prompt_tokens_ : 1;
   for (double sum : pooled_) result.embedding.push_back(static_cast<float>(sum / rows));
   answer_text_.Finish(&result.text);
@@ -561,7 +570,19 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   return result;
 }
 
-// Why an answer that stands in the middle of its grammar ends there.
+// ": the shortest ..." for the error of an answer that must be complete: how long the shortest
+// answer of its grammar is. Empty where that is not known.
+std::string Sequence::ShortestAnswer() const {
+  if (!completes()) return "";
+  const CompiledConstraint& constraint = *request_->spec().constraint;
+  const absl::StatusOr<int32_t> needed = GrammarMatcher(constraint.begin).TokensToEnd();
+  if (!needed.ok()) return "";
+  if (*needed == GrammarMatcher::kTooFar) return ": the shortest has thousands of bytes";
+  return absl::StrCat(": the shortest takes ",
+                      constraint.start.size() + static_cast<size_t>(*needed), " tokens");
+}
+
+// The error of an answer that a limit ended in the middle of its grammar.
 absl::Status Sequence::CutShort(FinishReason finish) const {
   constexpr size_t kShownBytes = 60;
   absl::string_view shown = absl::string_view(generation_.text).substr(0, kShownBytes);
@@ -569,22 +590,11 @@ absl::Status Sequence::CutShort(FinishReason finish) const {
   const GenerationOptions& options = request_->spec().options;
   const bool by_context =
       finish == FinishReason::kContext || token_limit_ - answer_begin_ < options.max_tokens;
-  std::string shortest;
-  if (completes()) {
-    const CompiledConstraint& constraint = *request_->spec().constraint;
-    const absl::StatusOr<int32_t> needed = GrammarMatcher(constraint.begin).TokensToEnd();
-    if (needed.ok() && *needed == GrammarMatcher::kTooFar) {
-      shortest = ": the shortest has thousands of bytes";
-    } else if (needed.ok()) {
-      shortest = absl::StrCat(": the shortest takes ",
-                              constraint.start.size() + static_cast<size_t>(*needed), " tokens");
-    }
-  }
   return absl::OutOfRangeError(absl::StrCat(
       by_context ? absl::StrCat("the context of ", token_limit_, " tokens")
                  : absl::StrCat("max_tokens = ", options.max_tokens),
       " ended the answer before it was whole by its ", ConstraintName(options.constraint.kind),
-      shortest, "; it begins with '", Printable(shown), "'"));
+      ShortestAnswer(), "; it begins with '", Printable(shown), "'"));
 }
 
 Generation Sequence::TakeError(absl::Status status, absl::Time now) {
@@ -592,7 +602,7 @@ Generation Sequence::TakeError(absl::Status status, absl::Time now) {
   result.status = std::move(status);
   result.tokens_in = prompt_tokens_;
   result.tokens_cached = generation_.tokens_cached;
-  result.tokens_out = answer_tokens();  // made, and of no use
+  result.tokens_out = answer_tokens();  // they were made, though they are of no use
   result.time_to_first_token = generation_.time_to_first_token;
   result.total = now - request_->submitted();
   result.queued = std::min(generation_.queued, result.total);

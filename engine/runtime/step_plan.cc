@@ -14,6 +14,13 @@ StepTokens CountTokens(const StepPlan& plan) {
   return tokens;
 }
 
+void PutAdaptersTogether(StepPlan* plan) {
+  std::stable_sort(
+      plan->entries.begin(), plan->entries.end(), [](const StepEntry& a, const StepEntry& b) {
+        return a.sequence->request().spec().adapters < b.sequence->request().spec().adapters;
+      });
+}
+
 std::vector<const Request*> RequestsOf(const StepPlan& plan) {
   std::vector<const Request*> requests;
   for (const StepEntry& entry : plan.entries) requests.push_back(&entry.sequence->request());

@@ -71,6 +71,9 @@ struct StepTokens {
 };
 StepTokens CountTokens(const StepPlan& plan);
 
+// Puts entries with the same adapters side by side: the model computes their products as one.
+void PutAdaptersTogether(StepPlan* plan);
+
 // The requests of the plan's entries.
 std::vector<const Request*> RequestsOf(const StepPlan& plan);
 
