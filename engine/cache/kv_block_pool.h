@@ -1,5 +1,5 @@
-// KvBlockPool hands out KV blocks by number and counts who holds them. It knows no tensors: a block
-// is an index into the model's KV cache.
+// KvBlockPool hands out KV blocks by number and counts their references. It knows no tensors: a
+// block is an index into the model's KV cache.
 #ifndef LM_ENGINE_CACHE_KV_BLOCK_POOL_H_
 #define LM_ENGINE_CACHE_KV_BLOCK_POOL_H_
 

@@ -99,7 +99,7 @@ bool MayBeOfEarlierVersion(const std::string& path) {
          absl::Now() - absl::TimeFromTimespec(info.st_mtim) < kLongestWrite;
 }
 
-// Paths in a folder whose names are such.
+// Paths in a folder whose names pass `is_such`.
 std::vector<std::string> Listed(const std::string& folder,
                                 absl::FunctionRef<bool(absl::string_view name)> is_such) {
   auto paths = ListFolder(folder).value_or(std::vector<std::string>());
@@ -109,8 +109,9 @@ std::vector<std::string> Listed(const std::string& folder,
   return paths;
 }
 
-// The name is nobody else's: neither another process's, be it of the same number, nor that of what
-// one has left. Who looks for what is left may lock the part before its writer does.
+// Makes a part with a random name, so that no other process has it, and none has left a part of
+// that name. (A process that looks for parts that were left may lock this one before its writer
+// does.)
 absl::StatusOr<std::unique_ptr<LockedPart>> MakePart(const std::string& path) {
   constexpr int kTries = 8;
   for (int i = 1;; ++i) {

@@ -23,10 +23,10 @@ namespace lm {
 
 struct PrefixDescription {
   std::string model;          // all that its numbers depend on beside the tokens
-  std::string owner;          // whose it is
-  std::string adapters = {};  // that it was computed with; empty: none
-  // The blocks are those of the tokens [begin, tokens.size()); the ones before are there so that
-  // they can be compared.
+  std::string owner;          // PrefixKey's
+  std::string adapters = {};  // PrefixKey's; empty: none
+  // The file has the blocks of the tokens [begin, tokens.size()); the tokens before are there to be
+  // compared with a prompt.
   int64_t begin = 0;
   std::vector<int32_t> tokens = {};
 };
@@ -56,8 +56,8 @@ absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& d
 // first bytes; DataLoss where it is one that is damaged or cut, and may be removed; both name it
 // and say how. Cancelled where the statement was interrupted.
 absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path);
-// One of the file's pieces, as its head was: the bytes in `out` are those, or there is an error as
-// above. REQUIRES: out.size() == piece.bytes.
+// Reads a piece of the file, which its head has described: the bytes in `out` have the piece's
+// digest, or there is an error as above. REQUIRES: out.size() == piece.bytes.
 absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
                              absl::Span<char> out);
 // The file's time tells what is used least: it was used now.
@@ -65,7 +65,8 @@ void TouchPrefixFile(const std::string& path);
 
 // "<32 digits>.prefix"
 std::string PrefixFileName(const Digest& digest);
-// Paths of all in a folder that has such a name: whatever has another is somebody else's.
+// Paths of the files in a folder that have such a name. Files with another name are not the
+// store's.
 std::vector<std::string> ListPrefixFiles(const std::string& folder);
 
 // A file as it counts against what a folder may hold.

@@ -1,5 +1,5 @@
 // PrefixLoader reads stored prefixes straight into the memory that they are computed in, on threads
-// of its own: nobody waits for the disk who has something else to do.
+// of its own: the engine's thread does not wait for the disk.
 //
 //   PrefixLoader loader(threads, [] { ... tell the engine's thread ... });
 //   loader.Begin(number, {{file, piece, block}, ...}, stored->Files());
@@ -34,26 +34,26 @@ class PrefixLoader {
   PrefixLoader(const PrefixLoader&) = delete;
   PrefixLoader& operator=(const PrefixLoader&) = delete;
 
-  // Has a thread do that which loads are the faster for, beside them; what it throws is dropped.
+  // Has a thread do work that makes later loads faster; what the work throws is dropped.
   void Prepare(std::function<void()> work);
 
   struct Read {
     std::shared_ptr<const StoredFile> file;
     size_t piece = 0;
-    absl::Span<char> out;  // of the piece's size; nobody else's until the load is done
+    absl::Span<char> out;  // of the piece's size; not used otherwise until the load is done
   };
-  // Has them read, each held against its digest; `used` are files that this is a use of, be they
-  // read or not. The number is the caller's.
+  // Has the pieces read, and compared with their digests. `used` are all files of the prefix, read
+  // or not: they count as used now. The number is the caller's.
   void Begin(int64_t number, std::vector<Read> reads,
              std::vector<std::shared_ptr<const StoredFile>> used = {});
 
   struct Done {
     int64_t number = 0;
-    absl::Status status = {};                     // the first error of any of them
-    std::shared_ptr<const StoredFile> file = {};  // that it is about
+    absl::Status status = {};                     // the first error of the reads
+    std::shared_ptr<const StoredFile> file = {};  // that the error is about
   };
   std::vector<Done> TakeDone();
-  // Waits until nothing is read any more, and forgets what was.
+  // Waits until nothing is read any more, and forgets the loads that are done.
   void Drain() noexcept;
 
  private:

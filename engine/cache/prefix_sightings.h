@@ -1,7 +1,8 @@
-// PrefixSightings remembers which beginnings of prompts have been seen, and no more: a few bytes a
-// block, when what was computed of them is long gone.
+// PrefixSightings remembers which beginnings of prompts have been seen, in a few bytes a block,
+// when the blocks that were computed of them are long gone.
 //
-//   if (sightings.See(owner, prompt) >= 64) ...  // so many tokens another prompt began with too
+//   if (sightings.See(owner, prompt) >= 64) ...  // an earlier prompt began with 64 of its tokens
+//   too
 #ifndef LM_ENGINE_CACHE_PREFIX_SIGHTINGS_H_
 #define LM_ENGINE_CACHE_PREFIX_SIGHTINGS_H_
 
@@ -18,8 +19,8 @@ class PrefixSightings {
  public:
   explicit PrefixSightings(int64_t block_tokens) : block_tokens_(block_tokens) {}
 
-  // How many tokens of the prompt, in whole blocks, an earlier one of the owner's began with;
-  // and notes this one down. By hashes: it may be wrong, which only costs a file.
+  // How many tokens of the prompt, in whole blocks, an earlier prompt of the owner began with too.
+  // Remembers this prompt. Compares hashes: it may be wrong, which only costs a file.
   int64_t See(absl::string_view owner, absl::Span<const int32_t> tokens);
 
  private:

@@ -377,7 +377,7 @@ void PrefixStore::Run() {
     } catch (...) {  // memory
       status = OutOfMemory();
     }
-    // Nothing of this may want memory: there is nobody to tell.
+    // Nothing below may want memory: no caller could be told that there is none.
     absl::MutexLock lock(&mutex_);
     const auto entry = entries_.find(job->path);
     if (!status.ok()) {

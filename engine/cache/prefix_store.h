@@ -41,15 +41,15 @@
 
 namespace lm {
 
-// Whose prefixes, and computed with which adapters.
+// A prompt uses the stored prefixes of its own key alone.
 struct PrefixKey {
-  std::string owner;     // empty: nothing is stored
-  std::string adapters;  // that names them by what they contain, and how much of each
+  std::string owner;     // by the salt; empty: nothing is stored
+  std::string adapters;  // that it is computed with: by what they contain, and how much of each
 
   friend bool operator==(const PrefixKey&, const PrefixKey&) = default;
 };
 
-// A file that is there.
+// A file of the folder.
 struct StoredFile {
   std::string path;
   PrefixHead head;
@@ -71,14 +71,14 @@ struct StoredPrefix {
 };
 
 struct PrefixStoreOptions {
-  // Of layers that see so many tokens; 0: all, the first class and no other.
+  // The first class, and no other, has a window of 0.
   struct CacheClass {
-    int64_t window = 0;
+    int64_t window = 0;  // how many tokens the layers of the class see; 0: all
     int64_t block_bytes = 0;
   };
 
   std::string folder = {};
-  std::string model = {};  // all that a block's bytes depend on beside the tokens and adapters
+  std::string model = {};  // names all that a block's bytes depend on beside tokens and adapters
   std::vector<CacheClass> classes = {};
   int64_t state_bytes = 0;  // 0: there are no states
   int64_t block_tokens = 0;
@@ -88,11 +88,11 @@ struct PrefixStoreOptions {
 // Thread-safe.
 class PrefixStore {
  public:
-  // Tokens that a prefix has at least, and a file beyond those it goes on from.
+  // A prefix has at least so many tokens, and so has a file, beyond the files that it goes on from.
   static constexpr int64_t kLeastTokens = 64;
-  // What may wait to be written; beyond that nothing is.
+  // Bytes that may wait to be written; a prefix beyond that is not written.
   static constexpr int64_t kMostQueued = int64_t{512} << 20;
-  // The class of a state among those of blocks.
+  // Stands for the class of a piece that is a state.
   static constexpr int32_t kState = -1;
 
   explicit PrefixStore(PrefixStoreOptions options);
@@ -101,38 +101,38 @@ class PrefixStore {
   PrefixStore(const PrefixStore&) = delete;
   PrefixStore& operator=(const PrefixStore&) = delete;
 
-  // Without an owner for a salt of which nothing is stored.
+  // The key has no owner where nothing is stored of the salt.
   static PrefixKey KeyOf(absl::string_view salt, absl::string_view adapters = "");
 
   // Finds out, now and then, which files have come and gone. Reads their heads: takes as long as
-  // the disk. What follows knows what was known then. Where another thread looks for the first
+  // the disk. The methods below tell what was found then. Where another thread looks for the first
   // time, waits for it.
   void Look();
 
-  // Of the longest prefix that is stored, anybody's.
+  // The tokens of the longest stored prefix, of any key.
   int64_t MostTokens();
   // The longest stored prefix of `tokens` that leaves one of them; null: none.
   std::shared_ptr<const StoredPrefix> Find(const PrefixKey& key, absl::Span<const int32_t> tokens);
-  // A file was not what it should be: it is none any more. Reads its head once more: another
-  // process may have put its own in that one's place, of the same tokens, where what lies behind
-  // them in the last block is different.
+  // A file's blocks were not what its head says: the store drops the file. Reads the head again
+  // first: another process may have put a file of the same tokens in its place, which differs in
+  // what lies behind the tokens in the last block.
   void Refuse(const std::shared_ptr<const StoredFile>& file, const absl::Status& why);
 
-  // Whether these tokens are worth a file; from which token on, that begins a block, if so.
-  // `asked`: be they few more than are there.
+  // Whether these tokens are worth a file, and from which token on, which begins a block. With
+  // `asked`, a few more than are stored already are worth one too.
   std::optional<int64_t> Wants(const PrefixKey& key, absl::Span<const int32_t> tokens,
                                bool asked = false);
-  // What a file of the tokens [begin, tokens) has, in order.
+  // The pieces of a file of the tokens [begin, tokens), in order.
   struct Piece {
     int32_t cache_class = 0;
     int64_t index = 0;  // of the sequence's blocks of the class
     int64_t bytes = 0;
   };
   std::vector<Piece> Layout(int64_t begin, int64_t tokens) const;
-  // Has that written.
+  // Has such a file written: `data` are its pieces, one behind the other.
   void Write(const PrefixKey& key, absl::Span<const int32_t> tokens, int64_t begin,
              std::vector<char> data);
-  // Waits until what was to be written is, or cannot be, at most so long. False where it is not.
+  // Waits, for `timeout` at most, until nothing waits to be written. False where that is not so.
   bool Flush(absl::Duration timeout = absl::InfiniteDuration());
 
   // Of a salt: tokens of each file's prefix, bytes of the file.
@@ -158,13 +158,13 @@ class PrefixStore {
     std::vector<std::string> goes_on_from = {};  // paths
     std::vector<char> data;
   };
-  // A file, and up to which token of those asked for it is of use.
+  // A file of a chain, and up to which token of the prompt it is of use.
   struct Link {
     const Entry* entry;
     int64_t end;
   };
 
-  // So many tokens take, and of so many those in whole blocks.
+  // The blocks of `tokens` tokens; and how many of the tokens fill whole blocks.
   int64_t Blocks(int64_t tokens) const {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
@@ -190,14 +190,14 @@ class PrefixStore {
   absl::Mutex mutex_;
   HashMap<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // by path
   HashSet<std::string> refused_ ABSL_GUARDED_BY(mutex_);                          // paths
-  bool looking_ ABSL_GUARDED_BY(mutex_) = false;                                  // somebody is
+  bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Look
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
   absl::Time writes_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread writer_;  // begun with the first job, by who holds the mutex
+  std::thread writer_;  // begun with the first job, under mutex_
 };
 
 }  // namespace lm

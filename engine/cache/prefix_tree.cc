@@ -295,8 +295,8 @@ void PrefixTree::DropState(Node* node) {
   states_.Drop(std::exchange(node->state, -1));
 }
 
-// A run that the tree does not have. Where it goes on from a shorter one that it can replace (the
-// same block, or nobody looks at it), it takes that one's place.
+// Adds a run that the tree does not have. It takes the place of a shorter run that it goes on from
+// where that has no snapshot, and has the same block or is not pinned.
 PrefixTree::Node* PrefixTree::AddRun(Node* parent, const Neighbour& near,
                                      absl::Span<const int32_t> run, int32_t block) {
   std::unique_ptr<Node> node;

@@ -61,8 +61,8 @@ class PrefixTree {
 
  public:
   // A pinned match: blocks()[i] holds tokens [i * block_tokens, (i + 1) * block_tokens) of the
-  // prompt; the last one may be valid for fewer (tokens() says), and then belongs to somebody else
-  // beyond that: copy it before writing. Move-only; unpins when it goes.
+  // prompt. The last one may be valid for fewer (tokens() says): behind them it may have, or get,
+  // tokens of another sequence, so copy it before writing. Move-only; the destructor unpins.
   // REQUIRES: the tree outlives its leases.
   class Lease {
    public:
@@ -80,7 +80,7 @@ class PrefixTree {
     // Tokens of the prompt that the tree has runs of, used or not.
     int64_t known() const { return known_; }
 
-    // The match comes to be used: a hit of each of its runs.
+    // The match is used: counts a hit of each of its runs.
     void CountHit();
     // Keeps the first `tokens` tokens of the match and unpins the rest.
     void Truncate(int64_t tokens);
@@ -96,7 +96,7 @@ class PrefixTree {
     int64_t known_ = 0;
   };
 
-  // What belongs to blocks beside those of full attention.
+  // What an insertion may add to the blocks of full attention.
   struct WindowedPool {
     KvBlockPool* pool = nullptr;
     int64_t window = 0;  // > 0
@@ -122,7 +122,7 @@ class PrefixTree {
   // shorter. Where the tree has a run already it keeps its own block; for each new one it takes a
   // reference. A last, short run may still grow: its owner may go on to write behind it, and insert
   // the longer run later. Returns a lease on all of `tokens`, with the tree's own blocks.
-  // Of the additions too it takes references, to those that it lacks.
+  // It takes references to the additions, too, that it lacks.
   // REQUIRES: blocks.size() == ceil(tokens.size() / block_tokens).
   Lease Insert(PrefixOwner owner, absl::Span<const int32_t> tokens,
                absl::Span<const int32_t> blocks, const Additions& additions);
@@ -132,11 +132,11 @@ class PrefixTree {
   }
 
   // Drops unpinned leaves, of the largest salt and least recently used first, until `blocks` pool
-  // blocks have become free or nothing more can go. Leaves whose block somebody else references too
-  // stay: dropping them frees nothing. Returns how many blocks became free.
+  // blocks have become free or nothing more can go. Leaves whose block is referenced outside the
+  // tree too stay: dropping them frees nothing. Returns how many blocks became free.
   int32_t Evict(int32_t blocks);
-  // Drops what nobody else references, of the largest salt and least recently used first: a block
-  // of a windowed class, a snapshot. False where there is none.
+  // Drops a block of a windowed class, or a snapshot, that only the tree references, of the largest
+  // salt and least recently used first. False where there is none.
   bool EvictWindowed(size_t c);
   bool EvictState();
   // Drops all snapshots.
@@ -177,7 +177,7 @@ class PrefixTree {
     explicit Holdings(KvBlockPool* pool) : pool(pool), held(pool ? pool->num_blocks() : 0) {}
     void Take(int32_t block);
     void Drop(int32_t block);
-    // Nobody else has one.
+    // Whether only the tree references the block.
     bool Alone(int32_t block) const { return pool->references(block) == held[block]; }
 
     KvBlockPool* pool;
@@ -238,7 +238,7 @@ class PrefixTree {
   std::map<std::string, std::unique_ptr<Tenant>, std::less<>> tenants_;  // by salt; none is empty
   std::set<std::pair<int64_t, Tenant*>> by_size_;
   uint64_t clock_ = 0;  // ticks once a Match or Insert
-  absl::Time now_;      // of that one
+  absl::Time now_;      // of the last Match or Insert
   int64_t num_nodes_ = 0;
   int64_t num_unpinned_ = 0;
 };

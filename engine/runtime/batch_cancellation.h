@@ -1,8 +1,8 @@
-// BatchCancellation stops a running step when nobody waits for any of its sequences any more.
+// BatchCancellation stops a running step when all of its requests have been abandoned.
 //
-// The engine says which requests are in the step; Request::Cancel says that one of them is gone.
-// When all are, the flag that LanguageModel::Run polls goes up. Cancelling is rare and may look
-// at the whole batch; polling is a relaxed load.
+// The engine says which requests are in the step; Request::Cancel says that one of them is not
+// wanted any more. When none is, the flag that LanguageModel::Run polls goes up. Cancelling is rare
+// and may look at the whole batch; polling is a relaxed load.
 #ifndef LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_
 #define LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_
 
@@ -41,7 +41,7 @@ class BatchCancellation {
 
   // A request has just been cancelled (its cancelled() is true already).
   void OnCancel();
-  // How often OnCancel was called: where it has not changed there is nobody to look for.
+  // How often OnCancel was called. While the number stays, no further request was cancelled.
   uint64_t num_cancels() const { return num_cancels_.load(std::memory_order_acquire); }
 
   // Raises the flag for good.

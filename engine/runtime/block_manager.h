@@ -1,8 +1,9 @@
 // BlockManager gives sequences their part of the cache: from the prefix tree what is computed
 // already, from the pools the rest, from the tree's oldest leaves when a pool is empty.
 //
-// It moves no memory itself: what has to be copied or cleared it notes down, in order, and the
-// engine has it carried out before the next step's tokens. Until then nothing it hands out is read.
+// It moves no memory itself: it notes down, in order, which blocks have to be copied or cleared
+// (TakeOps), and the engine has that done before the next step's tokens. Until then no block that
+// it hands out is read.
 #ifndef LM_ENGINE_RUNTIME_BLOCK_MANAGER_H_
 #define LM_ENGINE_RUNTIME_BLOCK_MANAGER_H_
 
@@ -30,8 +31,8 @@ class BlockManager;
 //     [0, lease.blocks().size())  full blocks of the prefix tree, pinned by the lease: only read,
 //                                 but that MtpDrafter writes its own layer's last token there
 //     [.., blocks[0].size())      the sequence's own, one reference each; the next tokens go there
-//   blocks[c], a window's: one reference each; -1 for what no token will see again
-// And its slot of recurrent state. Gives them back when it goes.
+//   blocks[c], a window's: one reference each; -1 for a block that no token will see again
+// And the sequence's slot of recurrent state. The destructor gives all of them back.
 struct BlockTable {
   BlockTable() = default;
   BlockTable(const BlockTable&) = delete;
@@ -45,7 +46,7 @@ struct BlockTable {
   int32_t aside = -1;  // a slot that has the state before the step, see BlockManager::SetAside
 };
 
-// Keeps a snapshot what it is while it is held.
+// Holds a snapshot of a state: its slot is not used for another one meanwhile.
 class HeldState {
  public:
   HeldState() = default;
@@ -95,15 +96,15 @@ class BlockManager {
   // With `snapshot`, so is a copy of its state, if there is memory for one. REQUIRES: then partial.
   void Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, bool partial, bool snapshot,
                BlockTable* table);
-  // Gives back what no token from position `computed` on sees.
+  // Gives back blocks of windows that no token from position `computed` on sees.
   void LeaveBehind(int64_t computed, BlockTable* table);
-  // Gives back what tokens from position `tokens` on had. REQUIRES: they are not the lease's.
+  // Gives back the blocks of tokens from position `tokens` on. REQUIRES: they are not the lease's.
   void Truncate(int64_t tokens, BlockTable* table);
-  // Has the table's state as it is now copied aside, before the next step's tokens, so that Rewind
-  // can put it back: a slot of it, which SetAside takes from the oldest snapshots only where many
-  // are kept. False where there is none.
+  // Has the table's state copied into another slot, before the next step's tokens, so that Rewind
+  // can put it back. False where there is no slot: the oldest snapshots give up theirs only where
+  // many are kept.
   bool SetAside(BlockTable* table);
-  // Puts back what was set aside; or gives it up.
+  // Puts back the state that was set aside; KeepState gives it up.
   void Rewind(BlockTable* table);
   void KeepState(BlockTable* table);
   void Release(BlockTable* table);
@@ -116,10 +117,10 @@ class BlockManager {
   // Whether the tree holds the table's last block too, which then Evict would not free.
   bool SharesTail(const BlockTable& table) const;
 
-  // What is to be done, in this order, before the next step's tokens.
+  // The operations to be done, in this order, before the next step's tokens.
   std::vector<CacheOp> TakeOps();
-  // An operation failed: what any block holds is not known, until it is cleared for who gets it
-  // next.
+  // An operation failed: what any block holds is not known. Each is cleared before it is handed out
+  // again.
   void Distrust();
 
   std::vector<PrefixTree::Run> CachedRuns(absl::string_view salt) const { return tree_.Runs(salt); }

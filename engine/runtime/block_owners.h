@@ -18,7 +18,7 @@ namespace lm {
 // Not thread-safe.
 class BlockOwners {
  public:
-  // All blocks are zero, and nobody's.
+  // All blocks are zero, and belong to no salt.
   explicit BlockOwners(const CacheShape& shape);
   BlockOwners(const BlockOwners&) = delete;
   BlockOwners& operator=(const BlockOwners&) = delete;
@@ -27,20 +27,20 @@ class BlockOwners {
   bool HoldsAnothers(size_t cache_class, int32_t block, absl::string_view salt) const;
   // The block, which is cleared if need be, is now the salt's.
   void Give(size_t cache_class, int32_t block, absl::string_view salt);
-  // Any block may hold anybody's.
+  // Any block may hold data of any salt.
   void Distrust();
 
   size_t num_salts() const { return salts_.size(); }  // that have a block
 
  private:
-  // And how many blocks it has.
+  // A salt, and how many blocks it has.
   using Salt = std::pair<const std::string, int64_t>;
 
   void Drop(Salt* salt);
 
   HashMap<std::string, int64_t> salts_;  // elements stay where they are
-  Salt anybody_;
-  std::vector<std::vector<Salt*>> owners_;  // of each class's blocks; null: nobody
+  Salt any_;                             // of a block that may hold data of any salt
+  std::vector<std::vector<Salt*>> owners_;  // of each class's blocks; null: no salt
 };
 
 }  // namespace lm

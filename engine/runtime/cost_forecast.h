@@ -2,12 +2,12 @@
 //
 // Prefill is bound by arithmetic and decode by memory or arithmetic, whichever takes longer:
 //   prefill  2 x parameters x tokens / (peak operations a second), and the operations of attention
-//            over all positions that the tokens see / (those in F32, or as much faster as it is)
+//            over all positions that the tokens see / (peak in F32 x how much faster attention is)
 //   a step   max(bytes of weights, keys and values / bandwidth, 2 x parameters x sequences / peak),
 //            and attention's as above
 // divided by the share of these ceilings that the engine has reached so far; where it has done too
-// little to tell, by one that is assumed. On a device whose ceilings are not known only an engine
-// with a past can tell: its tokens a second.
+// little to tell, by an assumed share. Where the device's ceilings are not known, the forecast is
+// by the tokens a second that the engine has had so far, if it has had any.
 #ifndef LM_ENGINE_RUNTIME_COST_FORECAST_H_
 #define LM_ENGINE_RUNTIME_COST_FORECAST_H_
 
@@ -22,16 +22,16 @@
 namespace lm {
 
 struct PlannedWork {
-  int64_t prefill_tokens = 0;  // to compute, without what is shared
-  double positions = 0;        // that they see: PositionsOf
+  int64_t prefill_tokens = 0;  // to compute: a prefix that prompts share counts once
+  double positions = 0;        // that these tokens see: PositionsOf
   int64_t answers = 0;
   int64_t most_answer_tokens = 0;    // max_tokens of all answers
-  double most_answer_positions = 0;  // that those see
-  double most_answer_reads = 0;      // of those, what a step reads: what prompts share once
-  int64_t free_answers = 0;          // of those, the ones without a constraint
+  double most_answer_positions = 0;  // that these tokens see
+  double most_answer_reads = 0;      // as many, but a prefix that prompts share counts once
+  int64_t free_answers = 0;          // answers without a constraint
   int64_t most_free_answer_tokens = 0;
   int32_t max_sequences = 64;  // that decode together
-  bool like_the_past = false;  // what was done so far is a sample of it, and tells, if little
+  bool like_the_past = false;  // the engine's past is a sample of this work, however small
 };
 
 struct CostForecast {

@@ -14,10 +14,10 @@ class DraftOdds {
  public:
   DraftOdds();
 
-  // The share of tokens of this kind that are right, where those before them are. Drawn tokens
-  // (temperature > 0) have odds of their own. A model is thought to be as good at a token further
-  // on, which it was never asked for, as at the one before, and as good where it has a margin that
-  // it never had as it is on average.
+  // The share of guessed tokens of this kind that are right, where the tokens before them are.
+  // Drawn tokens (temperature > 0) have odds of their own. Of a kind that was never seen: a token
+  // further on in a draft is taken to be as good as the one before it, and one of another margin to
+  // be as good as the draft model's tokens are on average.
   double Of(int32_t kind, bool drawn) const;
   void Record(int32_t kind, bool drawn, bool right);
 

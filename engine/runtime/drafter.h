@@ -36,9 +36,9 @@ inline constexpr int32_t kDraftKinds = 48;
 
 // A text that is asked about.
 struct DraftRow {
-  absl::string_view salt = {};             // whose text it is: it helps guess texts of no other
+  absl::string_view salt = {};             // the text helps to guess texts of this salt alone
   absl::Span<const int32_t> tokens = {};   // prompt and answer so far
-  absl::Span<const int32_t> context = {};  // the same, and behind them what is guessed already
+  absl::Span<const int32_t> context = {};  // `tokens`, and behind them those guessed already
   int32_t most = 0;                        // tokens behind the context that are of use
   const BlockTable* blocks = nullptr;      // where the model keeps what it has of the text
   std::unique_ptr<DraftMemory>* memory = nullptr;  // the drafter's own, null at first
@@ -60,7 +60,7 @@ class Drafter {
 // kFirstKind the first token of each.
 class ModelDrafter {
  public:
-  static constexpr int32_t kFirstKind = 17;  // behind those of PromptLookup
+  static constexpr int32_t kFirstKind = 17;  // behind the kinds of PromptLookup
   static constexpr int32_t kMostGuessed = 8;
   // Kinds by how sure the model is: kMarginKinds of a draft's first token, and as many of the
   // others. Of powers of two, from an eighth of a nat to eight.
@@ -69,21 +69,21 @@ class ModelDrafter {
   static_assert(kFirstMarginKind + 2 * kMarginKinds <= kDraftKinds);
 
   virtual ~ModelDrafter() = default;
-  // Fills in the drafts of the rows: of each as many tokens as it may have, or until one more,
-  // behind those that it has, is not `worth` its time. `*cache_ops` are those of the model that is
-  // guessed for which its next step has to do; what of them is done here is taken off.
+  // Fills in the drafts of the rows: as many tokens as each may have, or until a further one is not
+  // `worth` its time. `*cache_ops` are the operations that the next step of the engine's model is
+  // to do; those that are done here are taken off.
   virtual void Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
                        std::vector<CacheOp>* cache_ops) = 0;
 
-  // Whether it makes use of the model's hidden states where tokens are sampled, and what one is: at
-  // `position` of the text.
+  // Whether the drafter uses the hidden states that the engine's model has where tokens are
+  // sampled; and such a state, at `position` of the text.
   virtual bool observes() const { return false; }
   virtual void Observe(int32_t position, absl::Span<const float> hidden,
                        std::unique_ptr<DraftMemory>* memory) const {
     (void)position, (void)hidden, (void)memory;
   }
 
-  // What a token more of so many rows takes; 0: not known.
+  // The seconds that one more token of each of `rows` rows takes; 0: not known.
   virtual double StepSeconds(int32_t rows) const = 0;
 };
 

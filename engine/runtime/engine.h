@@ -8,8 +8,8 @@
 // schedules a step, has the model compute it, samples, and delivers the answers that have ended. It
 // sleeps where there is nothing to do.
 //
-//   callers   Submit --> incoming_ --> TakeIncoming --> scheduler_ --> Step --> Deliver   Request
-//                        (mutex_)      |------------- the engine's thread ------------|
+//   Submit --> incoming_ --> TakeIncoming --> scheduler_ --> Step --> ended_ --> Deliver -->
+//   Request callers    (mutex_)      |--------------- the engine's thread ---------------------|
 #ifndef LM_ENGINE_RUNTIME_ENGINE_H_
 #define LM_ENGINE_RUNTIME_ENGINE_H_
 
@@ -117,7 +117,7 @@ class Engine {
   std::unique_ptr<Scheduler> MakeScheduler() const;
   std::unique_ptr<Speculator> MakeSpeculator() const;
 
-  // All below is the engine's thread's, but AskToStop and the few that hold mutex_.
+  // All functions below are for the engine's thread, but AskToStop, HasNews and num_queued.
 
   // The loop (engine_loop.cc). Run repeats the five calls behind WaitForWork until Stop.
   void Run();
@@ -128,14 +128,14 @@ class Engine {
   void TakeIncoming();       // 3. requests become sequences of the scheduler
   void Step();               // 4. one step, or a queue of them
   void LayOutMore();         // 5. weights, in the gap between two steps
-  // What is between two steps, within Step.
+  // Of Step: what is between two steps of the model.
   void DropAbandoned();
   void MoveRaised();
   void FollowGrammars();
   StepLimits MakeStepLimits() const;
   absl::Status BeginLoads(StepPlan* plan);
   void ReportQueue();
-  // Anything for the loop to do but to go on with what runs.
+  // Whether there is anything to do for the loop but to go on with what runs.
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t num_queued() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -207,7 +207,7 @@ class Engine {
   StepResults results_;               // of the step that was run last
   StepPlan* behind_ = nullptr;        // the step that has begun behind it
   std::vector<EndedSequence> ended_;  // to be delivered
-  bool look_for_abandoned_ = false;   // for requests that cancels_seen_ does not tell of
+  bool look_for_abandoned_ = false;   // DropAbandoned looks, whatever cancels_seen_ says
   bool ops_failed_ = false;           // a step's cache operations have, until FailBatch
   bool only_loads_ = false;           // no sequence can go on before a load is over
   bool recovered_ = false;            // the turn before ended in Recover

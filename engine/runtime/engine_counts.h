@@ -2,7 +2,7 @@
 //
 //   EngineCounts counts(cache, "a draft model");
 //   counts.AddStep(plan, CountTokens(plan), work, took);  // each step that the model has run
-//   counts.AddEnded(ended);                               // before those who wait get the answers
+//   counts.AddEnded(ended);                               // before the answers are delivered
 //   const EngineStats stats = counts.Stats();
 #ifndef LM_ENGINE_RUNTIME_ENGINE_COUNTS_H_
 #define LM_ENGINE_RUNTIME_ENGINE_COUNTS_H_

@@ -88,7 +88,7 @@ void Engine::Finish(std::unique_ptr<Sequence> sequence, Generation result) {
   ended_.push_back({std::move(sequence), std::move(result)});
 }
 
-// Delivers the results, after the counts tell of them: who waits for one may look there at once.
+// Delivers the results, after they are counted: a waiting thread may look at the counts at once.
 void Engine::Deliver() {
   ReportQueue();
   {

@@ -44,13 +44,14 @@ inline double PositionsOf(int64_t begin, int64_t end) {
   return up_to(end) - up_to(begin);
 }
 
-// Of the requests of one salt that have ended.
-// What nobody wants any more, as a guess about a row that a LIMIT leaves out, has not failed.
+// Whether a request that ended so has failed. A cancelled one has not: a look-ahead, for one,
+// cancels the requests of rows that a LIMIT leaves out.
 inline bool IsFailure(const absl::Status& end) { return !end.ok() && !absl::IsCancelled(end); }
 
+// Of the requests of one salt that have ended.
 struct RequestCounts {
   int64_t requests = 0;
-  int64_t failed = 0;            // of those (IsFailure)
+  int64_t failed = 0;            // by IsFailure
   int64_t tokens_prefilled = 0;  // of their prompts, computed
   int64_t tokens_reused = 0;     // of their prompts, found in the prefix cache
   int64_t tokens_decoded = 0;    // of their answers
@@ -58,17 +59,17 @@ struct RequestCounts {
 
 struct EngineStats {
   int64_t requests = 0;          // finished, whatever their end
-  int64_t failed = 0;            // of those (IsFailure)
+  int64_t failed = 0;            // by IsFailure
   int64_t running = 0;           // now
   int64_t queued = 0;            // now
   int64_t tokens_prefilled = 0;  // computed
   int64_t tokens_reused = 0;     // taken from the prefix cache instead
   int64_t tokens_decoded = 0;
-  int64_t free_answers = 0;        // without a constraint, those that ended by themselves
-  int64_t free_answer_tokens = 0;  // of all without a constraint, those that were cut too
+  int64_t free_answers = 0;        // answers without a constraint that the model ended itself
+  int64_t free_answer_tokens = 0;  // of answers without a constraint, also those that were cut
   int64_t steps = 0;
   int64_t decode_steps = 0;     // steps that decoded at least one token
-  int64_t decode_rows = 0;      // sequences in those
+  int64_t decode_rows = 0;      // sequences that decoded, in all steps together
   absl::Duration prefill_time;  // model time, shared out by tokens in mixed steps
   absl::Duration decode_time;
   Work prefill_work;
@@ -84,14 +85,14 @@ struct EngineStats {
   int64_t kv_bytes_cached = 0;
   int64_t preemptions = 0;
   int64_t tokens_drafted = 0;    // guessed, and checked by the model (see Speculator)
-  int64_t tokens_accepted = 0;   // of those, right
+  int64_t tokens_accepted = 0;   // guessed right
   int64_t early_steps = 0;       // began before the step before had been read
-  double steps_saved = 0;        // what was right took as many fewer steps of as many rows
-  std::string draft_model = "";  // that guesses, or "its own layer"; empty: none does
-  bool laid_out = false;         // all weights are laid out: no step waits for them any more
+  double steps_saved = 0;        // steps that the tokens guessed right would have taken
+  std::string draft_model = "";  // the model that guesses, or "its own layer"; empty: none does
+  bool laid_out = false;         // all weights are laid out: no step waits for that any more
 };
 
-// What was done between two looks; what is no count of work is as it was at the second.
+// The work that was done between two looks; what is no count of work is as it was at the second.
 inline EngineStats Between(const EngineStats& before, EngineStats after) {
   after.tokens_prefilled -= before.tokens_prefilled;
   after.tokens_decoded -= before.tokens_decoded;

@@ -27,7 +27,7 @@ class Examples {
   Examples() = default;
   explicit Examples(std::vector<Example> examples)
       : examples_(std::make_shared<const std::vector<Example>>(std::move(examples))) {}
-  // Those of a set that somebody else knows by its name (lm_examples).
+  // The examples of a set, by its name (lm_examples): they still have to be looked up.
   static Examples OfSet(std::string name) {
     Examples examples;
     examples.set_ = std::move(name);
@@ -37,7 +37,7 @@ class Examples {
   bool empty() const { return examples_ == nullptr || examples_->empty(); }
   const Example* begin() const { return examples_ != nullptr ? examples_->data() : nullptr; }
   const Example* end() const { return empty() ? begin() : begin() + examples_->size(); }
-  // The set that still has to be found; empty: none.
+  // The set that still has to be looked up; empty: none.
   const std::string& set() const { return set_; }
 
   friend bool operator==(const Examples& a, const Examples& b) {

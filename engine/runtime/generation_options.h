@@ -65,7 +65,7 @@ struct GenerationOptions {
   std::string model = {};         // a name of lm_models; empty: the connection's default
   int32_t max_tokens = 256;       // >= 0; see MostAnswerTokens
   double temperature = 0;         // >= 0; 0: greedy
-  bool says_temperature = false;  // who asks, whatever it is: some servers refuse any
+  bool says_temperature = false;  // it was asked for, whatever it is: some servers refuse any
   int32_t top_k = 0;              // >= 0; 0: all
   double top_p = 1;               // (0, 1]
   double min_p = 0;               // [0, 1]
@@ -77,7 +77,7 @@ struct GenerationOptions {
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
-  // Each name once; nullopt: as lm_models has them for who says nothing.
+  // Each name once; nullopt: the scales that lm_models has.
   std::optional<std::vector<AdapterChoice>> lora = {};
   Examples examples = {};  // go before the prompt; not together with messages
   bool messages = false;   // the prompt is a JSON array of {role, content}
@@ -139,7 +139,7 @@ inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 // InvalidArgument, naming the option, its range and its value, where one is out of range.
 absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 
-// InvalidArgument where they name a set of examples that nobody has looked up.
+// InvalidArgument where they name a set of examples that was not looked up.
 absl::Status CheckExamples(const GenerationOptions& options);
 
 // Overlays the keys of a JSON object on *options; on an error *options stays as it was. Errors:
@@ -159,8 +159,8 @@ absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* o
 // Whether ParseGenerationOptions knows the key.
 bool IsGenerationOption(absl::string_view name);
 
-// The InvalidArgument for a key that nobody knows. It names the nearest that is known, of these and
-// of `others`, which come first, where one is near enough to be meant.
+// The InvalidArgument for an unknown key. It names the nearest known one, of `others` and then of
+// these options, where one is near enough to be meant.
 absl::Status UnknownOption(absl::string_view name, absl::Span<const std::string> others = {});
 
 }  // namespace lm

@@ -1,4 +1,4 @@
-// Generator: who answers. Text goes in and requests come out; how the text is rendered and read,
+// Generator: what answers. Text goes in and requests come out; how the text is rendered and read,
 // and where it is computed, is the generator's own affair. LocalGenerator is the one over an engine
 // of this process.
 //
@@ -6,7 +6,7 @@
 //   ASSIGN_OR_RETURN(std::shared_ptr<Request> request, generator.Submit(std::move(spec)));
 //   request->WaitFor(absl::InfiniteDuration());
 //
-// What is above (sessions, memo, look-ahead, jobs, tables) knows nothing else of who answers.
+// The layers above (sessions, memo, look-ahead, jobs, tables) know nothing else of what answers.
 #ifndef LM_ENGINE_RUNTIME_GENERATOR_H_
 #define LM_ENGINE_RUNTIME_GENERATOR_H_
 
@@ -110,17 +110,17 @@ class Generator {
   // where nothing is answered any more.
   virtual absl::StatusOr<std::shared_ptr<Request>> Submit(
       RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr) = 0;
-  // Submit's errors that do not depend on what else is going on.
+  // The errors of Submit that depend on the request alone.
   virtual absl::Status Validate(const RequestSpec& spec) const = 0;
   // The adapters that options.lora chooses, or the model's own choice. InvalidArgument for a name
   // that the model has none of, with those that it has.
   virtual absl::StatusOr<AdapterSet> AdaptersOf(const GenerationOptions& options) const = 0;
   // InvalidArgument where the options' constraint, if any, does not compile.
   virtual absl::Status CheckConstraint(const GenerationOptions& options) const = 0;
-  // Whether it can have given `answer` to `spec`, be it from a file that anybody may have written.
+  // Whether it can have given `answer` to `spec`. The answer may be from a file, and so be forged.
   virtual bool CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const = 0;
 
-  // The model's own tokens, for who asks for them by number or cuts a text between them;
+  // The model's own tokens, to ask for tokens by number, or to cut a text between them;
   // FailedPrecondition where they are not known here.
   virtual absl::StatusOr<const Tokenizer*> tokenizer() const = 0;
   // The engine of this process that does the work; null where it is done elsewhere.

@@ -35,8 +35,8 @@ absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Get(const std::str
       if (!first) {
         mutex_.Await(absl::Condition(
             +[](Slot* s) { return !s->loading; }, slot.get()));
-        // One that is cancelled was so by who loaded it, and one that came and went has been there
-        // while this thread slept: then it is this one's turn.
+        // Where the thread that loaded was cancelled, or the generator came and went while this
+        // thread slept, this thread tries itself.
         if (cancel) return absl::CancelledError("the loading of the model was cancelled");
         if (absl::IsCancelled(slot->status)) continue;
         RETURN_IF_ERROR(slot->status);

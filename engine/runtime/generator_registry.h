@@ -27,8 +27,8 @@ namespace lm {
 // first calls for one file load it once. The engine stops when the last shared_ptr goes, and at
 // exit(). One whose device is lost (IsLost) has its model loaded anew. FailedPrecondition "open the
 // database after fork" in a forked child of a process that has had an engine. Cancelled, soon, once
-// `cancel` is set, by the caller or by exit(), while this loads; others who wait for the same file
-// then load it themselves.
+// `cancel` is set, by the caller or by exit(), while this loads; another thread that waits for the
+// same file then loads it.
 absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
                                                         const ModelOptions& options,
                                                         std::atomic<bool>& cancel);
@@ -68,7 +68,7 @@ class GeneratorRegistry {
       return H::combine(std::move(h), key.files, key.options);
     }
   };
-  // Shared by those who wait for one loading.
+  // Shared by the threads that wait for one loading.
   struct Slot {
     bool loading = true;
     absl::Status status;  // of the loading

@@ -1,6 +1,6 @@
-// GeneratorSizes: the tokens of a generator's texts, as far as anybody tells: its own tokenizer,
-// where that is here; else its server, which is asked how many there are; where that does not tell
-// either, a token for each byte, of which there are never more.
+// GeneratorSizes: how many tokens a generator's texts have. Its own tokenizer tells, where that is
+// here; else its server is asked; where that does not tell either, a token is counted for each
+// byte: a text never has more.
 //
 //   const GeneratorSizes sizes(generator);
 //   ASSIGN_OR_RETURN(const int64_t tokens, sizes.AtMost(text, 4000));
@@ -28,7 +28,7 @@ class GeneratorSizes : public TokenSizes {
 
   // Whether the tokens are known here.
   bool exact() const { return tokenizer_ != nullptr; }
-  // Whether somebody has told how many tokens each text has that was asked about.
+  // Whether a tokenizer or a server has told the tokens of every text so far.
   bool counts() const { return counts_; }
 
   // Errors: those of the tokenizer; Cancelled where a server is asked, and the thread's scope

@@ -290,7 +290,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     options.stop.clear();
     options.vote = options.n = options.best_of = 0;
     options.max_tokens = 1;
-    options.thinking = Thinking::kKeep;  // nobody looks at the one token
+    options.thinking = Thinking::kKeep;  // the one token is not looked at
     options.cache = false;
   }
   if (request.task == Task::kChoose && options.vote == 0 && !Reasons(options)) {

@@ -1,7 +1,7 @@
 // PromptLookup: a Drafter that knows no model. Where the last tokens of a text have occurred
-// before, what followed them then may follow again: in the row's own prompt and answer (who
-// extracts or summarises repeats the text), or in answers to earlier rows (who labels says the same
-// again). Apoorv Saxena, Prompt Lookup Decoding,
+// before, what followed them then may follow again: in the row's own prompt and answer (an extract
+// or a summary repeats the text), or in answers to earlier rows (labels come again and again).
+// Apoorv Saxena, Prompt Lookup Decoding,
 // https://github.com/apoorvumang/prompt-lookup-decoding
 #ifndef LM_ENGINE_RUNTIME_PROMPT_LOOKUP_H_
 #define LM_ENGINE_RUNTIME_PROMPT_LOOKUP_H_

@@ -176,7 +176,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
       totals.tokens_stored += std::max<int64_t>(stored - shared, 0);
       known = std::max(known, stored);
     }
-    // Whose ballots share all but the last token.
+    // A vote: its ballots share all but the last token.
     const int64_t again = prompt.answers - 1, length = static_cast<int64_t>(tokens.size());
     totals.tokens += again * length;
     totals.tokens_shared += again * (length - 1);

@@ -30,8 +30,8 @@ class PromptTally {
   absl::StatusOr<std::shared_ptr<Request>> Take(const std::shared_ptr<Generator>& generator,
                                                 RequestSpec spec);
 
-  // From now on up to `count` of each generator's requests are kept as they are, for who would try
-  // some of them; each of those taken is as likely to be among them.
+  // From now on up to `count` of each generator's requests are kept as they are, so that some of
+  // them can be tried: a random sample, in which each request is as likely to be as any other.
   void set_sample(size_t count) { sample_ = count; }
 
   struct Totals {
@@ -39,17 +39,17 @@ class PromptTally {
     int64_t requests = 0;
     int64_t prompts = 0;        // different ones: equal prompts are generated once
     int64_t tokens = 0;         // of the different prompts
-    int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
+    int64_t tokens_shared = 0;  // of `tokens`, in a prefix that a prompt before has too
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
-    double positions = 0;       // that the others see: PositionsOf
+    double positions = 0;       // that the tokens left to compute see: PositionsOf
     int64_t most_answer_tokens = 0;
-    int64_t most_chosen_tokens = 0;    // of labels, beside those: they come with their first choice
-    double most_answer_positions = 0;  // that those see
-    double most_answer_reads = 0;      // of those, in no prefix that a prompt before has too
-    int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
-    int64_t free_answers = 0;  // of those, without a constraint
+    int64_t most_chosen_tokens = 0;    // of labels, not counted above: one choice gives the whole
+    double most_answer_positions = 0;  // that the most_answer_tokens see
+    double most_answer_reads = 0;      // as many, but in no prefix that a prompt before has too
+    int64_t answers = 0;               // different prompts whose answers take more than a prefill
+    int64_t free_answers = 0;          // of `answers`, without a constraint
     int64_t most_free_answer_tokens = 0;
-    bool guessed = false;  // tokens are those of a model elsewhere: four bytes each
+    bool guessed = false;  // a model elsewhere: its tokens are taken to have four bytes each
     std::vector<RequestSpec> sample = {};
   };
   // A row for each generator asked, in that order.

@@ -39,8 +39,8 @@ class Reasoning {
 
   struct Turn {
     std::vector<int32_t> tokens = {};  // that follow
-    bool ends = false;                 // what comes behind them is the answer
-    int32_t of_answer = 0;             // ... and so many of them are
+    bool ends = false;                 // the answer comes behind them
+    int32_t of_answer = 0;             // then: how many of the tokens belong to the answer already
   };
   // The model has picked this token. FailedPrecondition where the vocabulary cannot spell the mark
   // that has to follow.
@@ -48,7 +48,7 @@ class Reasoning {
 
   // Whether there is any, yet: a free answer may come without.
   bool has_begun() const { return !filter_.is_at_beginning() && !answers_at_once_; }
-  // Tokens that it may still have; not above 0 where those are spent.
+  // Tokens that the reasoning may still have; 0 or less where they are spent.
   int32_t left() const { return left_; }
 
  private:
@@ -64,7 +64,7 @@ class Reasoning {
   int32_t left_;
   ThinkingFilter filter_;
   std::optional<char> first_;  // byte of it
-  size_t taken_ = 0;           // bytes of the last token: those behind are the answer's
+  size_t taken_ = 0;           // of the last token's bytes: the ones behind are the answer's
   int32_t missing_ = 0;        // bytes of its last character
   int32_t behind_ = 0;         // tokens of white space between the mark and a free answer
   bool answers_at_once_ = false;

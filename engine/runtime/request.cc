@@ -50,7 +50,8 @@ bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
       next = std::min(until, now + kTick);
     }
     absl::MutexLock lock(&mutex_);
-    // Who only looks does not sleep: a wait that is over at once gives the processor away.
+    // Without a timeout the caller only looks, and must not sleep: even a wait that is over at once
+    // gives the processor away.
     is_ready =
         timeout > absl::ZeroDuration() ? mutex_.AwaitWithDeadline(ready, next) : ready.Eval();
     over = next == until;

@@ -108,23 +108,23 @@ struct StreamedToken {
 
 class Request;
 
-// Told of a request's fate besides those who wait for it; none of these may throw.
+// Told of a request's fate, besides the threads that wait for it. No method may throw.
 class RequestListener {
  public:
   virtual ~RequestListener() = default;
-  // The result is there. On the thread that made it, after those who wait can see it.
+  // The result is there. On the thread that made it, after the waiting threads can see it.
   virtual void OnFinished(const Request&) noexcept {}
-  // It has become interactive. On the thread that said so, once.
+  // It has become interactive. On the thread that raised it, once.
   virtual void OnRaised(Request&) noexcept {}
-  // Nobody waits any more, or its time is over. On the thread that said so, once.
+  // It was cancelled, or has expired. On the thread that said so, once.
   virtual void OnAbandoned(Request&) noexcept {}
-  // Somebody waits for a request that has a timeout_ms: every few milliseconds, on his thread.
+  // A thread waits for a request that has a timeout_ms: every few milliseconds, on that thread.
   virtual void OnWaiting(Request&) noexcept {}
   // A waiter is about to get the result. On its thread.
   virtual void OnCollected(const Request&) noexcept {}
 };
 
-// Tells another, who may be null, what becomes of the request.
+// Tells another listener, which may be null, what becomes of the request.
 class ForwardingListener : public RequestListener {
  public:
   explicit ForwardingListener(std::shared_ptr<RequestListener> inner) : inner_(std::move(inner)) {}
@@ -187,12 +187,13 @@ class Request {
   // complete). Where the answer is no error, its pieces together are Generation::text.
   std::optional<StreamedToken> TakeToken();
 
-  // Nobody waits any more: the engine drops the request at the next opportunity, in the middle of a
-  // step where nobody else is in it, and finishes it with a Cancelled status. Returns at once.
+  // The answer is not wanted any more: the engine drops the request at the next opportunity, in the
+  // middle of a step if no other request is in it, and finishes it with a Cancelled status. Returns
+  // at once.
   void Cancel() { Abandon(State::kCancelled); }
   bool cancelled() const { return state_.load(std::memory_order_relaxed) == State::kCancelled; }
 
-  // Somebody interactive waits for it too: it goes before batch from the next step on. Returns at
+  // An interactive caller waits for it too: it goes before batch from the next step on. Returns at
   // once.
   void Raise();
   // The options', or interactive once it was raised.
@@ -207,21 +208,21 @@ class Request {
   // For the engine --------------------------------------------------------------------------------
 
   // When, in the step that it takes part in, the request will have had its timeout_ms of the model;
-  // infinitely late where it has none, or waits: that does not count. Who waits for the request
-  // sees to it that the step is then left.
+  // infinitely late where it has none, or is in no step: that time does not count. WaitFor abandons
+  // the request then.
   void set_deadline(absl::Time deadline) { deadline_.store(absl::ToUnixNanos(deadline)); }
   absl::Time deadline() const { return absl::FromUnixNanos(deadline_.load()); }
-  // Says that its time is over, as Cancel says that nobody waits.
+  // Its time is over: as Cancel, but the status is DeadlineExceeded.
   void Expire() { Abandon(State::kExpired); }
   // Cancelled or expired, whichever came first.
   bool abandoned() const { return state_.load(std::memory_order_relaxed) != State::kWanted; }
   // The status that an abandoned request ends with.
   absl::Status AbandonedStatus() const;
 
-  // Whom to tell when the request is abandoned, and whom else of everything. Call before anybody
-  // else has the request.
+  // What is told when the request is cancelled or expires. Call these three before another thread
+  // has the request.
   void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
-  // Counts the requests that were raised. Likewise.
+  // Counts the requests that were raised.
   void set_raises(std::shared_ptr<std::atomic<uint64_t>> raises) { raises_ = std::move(raises); }
   void set_listener(std::shared_ptr<RequestListener> listener) { listener_ = std::move(listener); }
   // Hands out a token of a streamed answer.

@@ -15,7 +15,7 @@ namespace lm {
 
 struct RequestRecord {
   int64_t number = 0;      // ascending; the engine's first is 1
-  std::string salt;        // whose it was
+  std::string salt;        // of the database that asked
   absl::string_view kind;  // "generate", "stream", "score", "embed"
   absl::Time submitted;
   absl::string_view finish;  // FinishReasonName's, or "cancelled"
@@ -34,7 +34,7 @@ class RequestLog {
   static constexpr size_t kRecords = 1000;
 
   void Add(const Request& request, const Generation& result);
-  // Those of one salt that are left, the oldest first.
+  // The records of one salt that are left, the oldest first.
   std::vector<RequestRecord> Of(absl::string_view salt) const;
 
  private:

@@ -1,5 +1,5 @@
-// Session: one client's way to a generator, by way of his part of the memo. The SQL functions and
-// the C API are both thin over this.
+// Session: one client's way to a generator, through the client's part of the memo. The SQL
+// functions and the C API are both thin over this.
 //
 //   Session session(std::make_shared<LocalGenerator>(engine), salt);
 //   ASSIGN_OR_RETURN(std::shared_ptr<Request> request, session.Submit(prompt, system, options));
@@ -28,8 +28,8 @@ class Session {
   Session(std::shared_ptr<Generator> generator, std::string salt,
           std::optional<MemoAccess> memo = std::nullopt);
 
-  // Queues the request (its salt is the session's), unless the memo has the answer or somebody else
-  // waits for it already. Errors: those of Generator::Prepare and Submit.
+  // Queues the request (its salt is the session's), unless the memo has the answer or an equal
+  // request is under way. Errors: those of Generator::Prepare and Submit.
   absl::StatusOr<std::shared_ptr<Request>> Submit(TextRequest request) const;
   // A generation.
   absl::StatusOr<std::shared_ptr<Request>> Submit(absl::string_view prompt,

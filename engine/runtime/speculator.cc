@@ -64,7 +64,8 @@ bool Speculator::WouldGuess(absl::Span<const Row> rows, const Limits& limits) {
                      [](const Proposal& proposal) { return proposal.chosen > 0; });
 }
 
-// Of a draft's token, where those before it are right, by what the kind's others were worth.
+// The odds that token i of a draft is right where the tokens before it are, by what other tokens of
+// its kind were worth.
 double Speculator::OddsOf(const Draft& draft, size_t i, const Sequence& sequence) const {
   const int32_t kind = draft.margins.empty() ? DraftKindOf(draft, i) : MarginKindOf(draft, i);
   return odds_.Of(kind, IsDrawn(sequence));
@@ -149,7 +150,7 @@ void Speculator::AskModel(absl::Span<const Row> rows, const Limits& limits,
 // Whether the model is worth asking, if it is for as many tokens as pay on average; model_rate_ is
 // what that brings.
 bool Speculator::ModelIsWorthIt(int32_t rows, const Limits& limits) {
-  constexpr int64_t kAgain = 50;  // after so many steps without, times and texts may have changed
+  constexpr int64_t kAgain = 50;  // steps without it, after which times and texts may have changed
   const double alone = costs_.Seconds(limits.step_tokens, limits.prompt_seconds);
   const double step = model_->StepSeconds(rows);
   model_rate_ = 0;

@@ -45,15 +45,15 @@ class Speculator {
   struct Limits {
     int32_t tokens = 0;         // guessed in the step
     int32_t step_tokens = 0;    // that the step has without guesses
-    bool prompts = false;       // some of those are of prompts
+    bool prompts = false;       // some of step_tokens are of prompts
     double prompt_seconds = 0;  // what a token of a prompt costs; 0: not known
-    bool rewinds = false;       // what is right of a guess that is wrong is computed again
+    bool rewinds = false;  // where a guess is wrong in part, its right tokens are computed again
   };
   // Has sequences guess (Sequence::ExtendGuess) what is worth it. `*cache_ops` as
   // ModelDrafter::Propose.
   void Guess(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops,
              int64_t* work);
-  // Whether that would have anybody try to guess; nobody does. REQUIRES: no model is asked.
+  // Whether Guess would have any sequence try to guess; has none do so. REQUIRES: !asks_model().
   bool WouldGuess(absl::Span<const Row> rows, const Limits& limits);
   bool asks_model() const { return model_ != nullptr; }
 
@@ -63,7 +63,7 @@ class Speculator {
 
   // What became of row i: its sequence had `before` tokens, and has what was appended since.
   void Judge(size_t i, int32_t before, bool ended);
-  // A step that only decoded, of so many tokens, took so long.
+  // A step of `tokens` tokens that only decoded took so long.
   void Record(int32_t tokens, absl::Duration took) { costs_.Record(tokens, took); }
   const StepCosts& costs() const { return costs_; }
   // An answer is there.
@@ -76,7 +76,7 @@ class Speculator {
     std::vector<double> odds;  // of each token, with those before it
     int32_t chosen = 0;
     int32_t considered = 0;  // of the tokens, while they are chosen
-    double redone = 0;       // of those, that will be computed again
+    double redone = 0;       // expected number of tokens that will be computed again
   };
   void Propose(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops);
   void AskModel(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops);

@@ -2,8 +2,8 @@
 // there were. Where memory is the bound a second token costs next to nothing, where arithmetic is
 // it costs as much as the first; kernels work on tiles, so between the two there are stairs.
 //
-// A step's time is base * shape[tokens]. The base follows what changes for all (the length of
-// contexts, who else uses the machine) within a dozen steps, the shape more slowly.
+// A step's time is base * shape[tokens]. The base follows what changes for all steps (the length of
+// contexts, other work on the machine) within a dozen of them, the shape more slowly.
 #ifndef LM_ENGINE_RUNTIME_STEP_COSTS_H_
 #define LM_ENGINE_RUNTIME_STEP_COSTS_H_
 
@@ -23,11 +23,12 @@ class StepCosts {
 
   void Record(int32_t tokens, absl::Duration took);
 
-  // Seconds that a step of so many tokens takes. `token_seconds` is what one token more costs in
-  // steps that compute prompts, 0 where that is not known; what was never tried lies between its
-  // neighbours, or costs that more than the largest that was. 0 while nothing is known.
+  // Seconds that a step of `tokens` tokens takes; 0 while nothing is known. A number of tokens that
+  // was never tried lies between its neighbours, or costs `token_seconds` for each token more than
+  // the largest that was. `token_seconds` is what a token more costs in steps that compute prompts;
+  // 0: not known.
   double Seconds(int32_t tokens, double token_seconds) const;
-  // With how many tokens at most a step takes no longer than `seconds`, nor with any fewer; nullopt
+  // The most tokens with which, as with any fewer, a step takes no longer than `seconds`; nullopt
   // where kMostTokens take no longer, or nothing is known.
   std::optional<int32_t> TokensWithin(double seconds, double token_seconds) const;
 
@@ -35,10 +36,10 @@ class StepCosts {
   struct Shape {
     double value = 0;  // 0: not known
     double seen = 0;
-    int64_t last = 0;  // the step that had so many tokens last
+    int64_t last = 0;  // the last step with this number of tokens
   };
-  // What has not been seen for so many steps is not known any more, sooner what was seen rarely: it
-  // may have been bad luck.
+  // After kForgotten steps without it, the time of a number of tokens is not known any more; one
+  // that was seen rarely, and may have been bad luck, sooner.
   static constexpr double kForgotten = 1000, kOneForgotten = 50;
   bool IsKnown(int32_t tokens) const {
     const Shape& shape = shape_[tokens];

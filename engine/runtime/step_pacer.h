@@ -11,7 +11,8 @@ namespace lm {
 // Not thread-safe. It decides when things are computed, never what comes out.
 class StepPacer {
  public:
-  // A step of so many tokens of prompts, beside those of decoding sequences, took so long.
+  // A step took so long that computed `prompt_tokens` tokens of prompts, beside those of decoding
+  // sequences.
   void Record(int32_t prompt_tokens, absl::Duration took);
 
   // The tokens of prompts that a step of `target` has room for beside decoding sequences: between

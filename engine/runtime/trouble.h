@@ -1,5 +1,5 @@
-// Trouble: why there is no answer where what was asked need not be the reason. A status takes it
-// along, through all that copies it.
+// Trouble: why there is no answer, where the reason need not be the request. A status carries it,
+// and so do the copies of the status.
 //
 //   return WithTrouble(absl::UnavailableError("connection refused"), Trouble::kOutage);
 //   ...
@@ -12,11 +12,11 @@
 namespace lm {
 
 enum class Trouble {
-  kNone,     // nobody says that it is anything but what was asked
-  kServer,   // the server failed: at this request, or at all of them now
-  kRefusal,  // it refuses this one, or all of them, and goes on doing so
+  kNone,     // as far as is known, the reason is the request
+  kServer,   // the server failed: at this request, or at all requests now
+  kRefusal,  // the server refuses this request, or all, and will go on doing so
   kOutage,   // no server was reached
-  kAccount,  // the key or the money: all are refused, until somebody does something about it
+  kAccount,  // the key or the money: all requests are refused until its owner does something
 };
 
 absl::Status WithTrouble(absl::Status status, Trouble trouble);
