@@ -395,10 +395,11 @@ absl::Status LookAhead::Begin(const CallText& now) {
   RETURN_IF_ERROR(shadow.status());
   shadow_ = *std::move(shadow);
   const bool to_its_end = sqlite3_stmt_readonly(statement) == 0 && !shadow_.limit.has_value();
-  // One place that generates cannot depend on another; but where labels are weighed, it may ask
-  // again behind what they begin with.
+  // One place that generates cannot depend on another; but a loop may end by its answer, and where
+  // labels are weighed, it may ask again behind what they begin with.
   const bool weighs_labels = now.chooses && now.question.empty();
-  const bool independent = shadow_.num_sites <= 1 && !weighs_labels && now.begun.empty();
+  const bool independent =
+      shadow_.num_sites <= 1 && !shadow_.leaves_loops && !weighs_labels && now.begun.empty();
   const bool in_order = !independent || now.parts != nullptr;
   if (HasBudget(now.options->generation) && in_order) {
     return absl::FailedPreconditionError("its budget is spent in the order of its calls");

@@ -479,6 +479,9 @@ absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand
 // The calls of a program that matter.
 struct ProgramCalls {
   size_t sites = 0;  // of what is foreseen
+  // Loops that a LIMIT leaves, EXISTS's and a scalar subquery's among them, and in which there are
+  // such sites.
+  size_t left_early = 0;
   // Virtual tables whose rows bm25() and its sisters are asked about: theirs where these are
   // fts5's.
   std::set<std::string> ranked;
@@ -503,21 +506,67 @@ bool RanksColumns(const Tokens& tokens) {
   return ranks;
 }
 
+// Where in a program something is, by the numbers of its instructions.
+class ProgramPlaces {
+ public:
+  void AddSite(int64_t at) { sites_.push_back(at); }
+  void AddExit(int64_t at) { exits_.push_back(at); }
+  void AddLoop(int64_t first, int64_t last) { parts_.push_back({first, last, /*loops=*/true}); }
+  void AddSubroutine(int64_t first, int64_t last) { parts_.push_back({first, last}); }
+
+  // Exits of loops in which there are sites. That of (SELECT 1) is of no loop.
+  size_t NumLeftEarly() const {
+    return std::count_if(exits_.begin(), exits_.end(), [this](int64_t exit) {
+      const Part* innermost = nullptr;
+      for (const Part& part : parts_) {
+        if (!part.Has(exit)) continue;
+        if (innermost == nullptr || part.first > innermost->first) innermost = &part;
+      }
+      return innermost != nullptr && innermost->loops &&
+             std::any_of(sites_.begin(), sites_.end(),
+                         [&](int64_t site) { return innermost->Has(site); });
+    });
+  }
+
+ private:
+  struct Part {
+    int64_t first;
+    int64_t last;
+    bool loops = false;
+
+    bool Has(int64_t at) const { return first <= at && at <= last; }
+  };
+  std::vector<int64_t> sites_;
+  std::vector<int64_t> exits_;
+  std::vector<Part> parts_;
+};
+
 // All functions and collations of the program are checked, but, where it `ranks`, those of
 // full-text tables.
 absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions, bool ranks) {
-  constexpr int kOpcode = 1, kP1 = 2, kP2 = 3, kP3 = 4, kP4 = 5;  // columns of EXPLAIN
+  constexpr int kAddress = 0, kOpcode = 1, kP1 = 2, kP2 = 3, kP3 = 4, kP4 = 5;  // of EXPLAIN
   ProgramCalls calls;
+  ProgramPlaces places;
   std::map<int64_t, std::string> tables;  // virtual ones, by their cursors
   // The instruction before, where it reads a column of a virtual table: whose, and the register.
   std::string read_of;
   int64_t read = 0;
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, Step(program));
-    if (!row) return calls;
+    if (!row) {
+      calls.left_early = places.NumLeftEarly();
+      return calls;
+    }
+    const int64_t address = program.Integer(kAddress);
     ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     const std::string table = std::exchange(read_of, "");
+    if (opcode == "DecrJumpZero") places.AddExit(address);
+    if (opcode == "Next" || opcode == "Prev" || opcode == "VNext") {
+      places.AddLoop(program.Integer(kP2), address);
+    } else if (opcode == "Return" && program.Integer(kP2) > 0) {
+      places.AddSubroutine(program.Integer(kP2), address);
+    }
     if (opcode == "VOpen") tables[program.Integer(kP1)] = operand;
     if (opcode == "VColumn") {
       read_of = tables[program.Integer(kP1)];
@@ -528,7 +577,10 @@ absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions
       if (operand.rfind('(') == std::string::npos)
         return Noticeable("its program could not be read");
       const std::string name = operand.substr(0, operand.rfind('('));
-      calls.sites += IsOneOf(name, kForeseen);
+      if (IsOneOf(name, kForeseen)) {
+        ++calls.sites;
+        places.AddSite(address);
+      }
       if (ranks && !table.empty() && IsOneOf(name, kOfFullText) && program.Integer(kP2) == read) {
         calls.ranked.insert(table);
         continue;
@@ -572,6 +624,8 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain, apart)));
   ASSIGN_OR_RETURN(const ProgramCalls calls, CallsOf(program, &functions, RanksColumns(tokens)));
   shadow.num_sites = calls.sites;
+  const size_t own = FindWord(tokens, 0, {"LIMIT"}) < tokens.size() ? 1 : 0;  // the SELECT's
+  shadow.leaves_loops = calls.left_early > own;
   ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", apart)));
   shadow.limit = LimitOf(tokens);
   if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)

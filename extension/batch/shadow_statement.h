@@ -22,6 +22,8 @@ struct Shadow {
   Statement statement;
   size_t num_sites = 0;         // places in its program that make calls it is made for
   std::optional<size_t> limit;  // of its rows, where its text says so
+  // Whether such calls decide which of them come next, because one is enough: WHERE EXISTS (...).
+  bool leaves_loops = false;
 };
 
 // The calls that a shadow is made for.

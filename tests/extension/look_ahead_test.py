@@ -65,6 +65,24 @@ class LookAheadTest(unittest.TestCase):
             time.sleep(0.6)
         db.close()
 
+    def test_a_budget_is_not_spent_on_calls_that_an_answer_makes_needless(self):
+        """The first row that is let through is enough, and the calls for the others are never made."""
+        score = "lm_score(w.body || notes.id, 'even?', '{\"cache\":false,\"max_total_tokens\":%d}') >= 0"
+        for where in (f"EXISTS (SELECT 1 FROM notes AS w WHERE w.id > notes.id AND {score})",
+                      f"(SELECT w.id FROM notes AS w WHERE w.id > notes.id AND {score} LIMIT 1) > 0"):
+            rows, least = {}, 0
+            for lookahead in ("off", "on"):
+                connection = self.connect(lookahead, f"{where[0]}{lookahead}.db")
+                if lookahead == "off":
+                    tokens = "SELECT sum(tokens_prefilled) + sum(tokens_reused) + sum(tokens_decoded) FROM lm_stats"
+                    before = harness.value(connection, tokens) or 0
+                    rows["free"] = connection.execute(f"SELECT id FROM notes WHERE {where % 10 ** 9}").fetchall()
+                    least = harness.value(connection, tokens) - before
+                rows[lookahead] = connection.execute(f"SELECT id FROM notes WHERE {where % least}").fetchall()
+                connection.close()
+            self.assertEqual(rows["on"], rows["off"])
+            self.assertEqual(rows["on"], rows["free"])
+
     def test_a_budget_is_spent_in_the_order_of_the_calls(self):
         for tokens in (700, 2000):
             options = f'{{"max_tokens":8,"max_total_tokens":{tokens},"on_error":"null"}}'
