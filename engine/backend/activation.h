@@ -1,3 +1,4 @@
+// Activations: functions that are applied value by value (GatedActivation in backend.h).
 #ifndef LM_ENGINE_BACKEND_ACTIVATION_H_
 #define LM_ENGINE_BACKEND_ACTIVATION_H_
 

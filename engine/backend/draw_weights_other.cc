@@ -1,3 +1,4 @@
+// DrawWeights for all processors but x86: the plain loop.
 #include "engine/backend/draw_weights.h"
 #include "engine/backend/draw_weights_loop.h"
 

@@ -1,3 +1,4 @@
+// DrawWeights for x86: the same loop, compiled for AVX2 and AVX-512.
 #include "engine/backend/draw_weights.h"
 #include "engine/backend/draw_weights_loop.h"
 #include "engine/base/cpu_features.h"

@@ -1,3 +1,4 @@
+// Softplus, with the same bits on every processor.
 #ifndef LM_ENGINE_BACKEND_SOFTPLUS_H_
 #define LM_ENGINE_BACKEND_SOFTPLUS_H_
 

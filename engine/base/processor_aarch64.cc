@@ -1,3 +1,4 @@
+// processor.h for ARM64.
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 

@@ -1,3 +1,4 @@
+// processor.h for processors that are neither x86 nor ARM64.
 #include "engine/base/processor.h"
 
 #include "engine/base/digest_lanes.h"

@@ -1,3 +1,4 @@
+// processor.h for x86.
 #include "engine/base/processor.h"
 
 #include "engine/base/digest_lanes.h"

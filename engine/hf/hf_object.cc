@@ -1,3 +1,4 @@
+// HfObject (hf_config.h): members of a JSON object, with errors that name them.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

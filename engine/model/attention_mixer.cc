@@ -1,3 +1,5 @@
+// Attention: over the keys and values of each head, with the norms, rotations, windows and gates
+// that families add; and latent attention, over one compressed row for all heads.
 #include "engine/base/status_macros.h"
 #include "engine/model/column_taker.h"
 #include "engine/model/mixers.h"

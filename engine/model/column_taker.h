@@ -1,3 +1,8 @@
+// ColumnTaker: what one product has made side by side, part by part.
+//
+//   ColumnTaker take(run.act.mixer_input.Rows(0, run.rows));
+//   const Tensor q = take(spec.q_cols());
+//   const Tensor k = take(spec.k_cols());
 #ifndef LM_ENGINE_MODEL_COLUMN_TAKER_H_
 #define LM_ENGINE_MODEL_COLUMN_TAKER_H_
 

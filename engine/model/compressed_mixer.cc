@@ -1,3 +1,4 @@
+// Compressed attention (CompressedSpec): over a window of tokens, and behind it over pooled rows.
 #include <algorithm>
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// Kimi Delta Attention (KimiDeltaSpec).
 #include "engine/base/status_macros.h"
 #include "engine/model/column_taker.h"
 #include "engine/model/mixers.h"

@@ -1,3 +1,4 @@
+// LoadLayer: one layer's weights, from a model's file.
 #ifndef LM_ENGINE_MODEL_LOAD_LAYER_H_
 #define LM_ENGINE_MODEL_LOAD_LAYER_H_
 

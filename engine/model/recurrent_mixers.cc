@@ -1,3 +1,4 @@
+// Mixers with a state of fixed size for each sequence: DeltaNet, state spaces, short convolutions.
 #include <utility>
 
 #include "engine/base/status_macros.h"

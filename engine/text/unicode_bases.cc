@@ -1,3 +1,4 @@
+// BaseOf: the character that the canonical decomposition of another begins with.
 #include <algorithm>
 #include <iterator>
 

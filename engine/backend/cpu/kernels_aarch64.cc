@@ -1,3 +1,4 @@
+// The kernels of each instruction set, where the target is ARM64.
 #include "engine/backend/cpu/kernel_tables.h"
 
 namespace lm {

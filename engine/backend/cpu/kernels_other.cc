@@ -1,3 +1,4 @@
+// The kernels where the target is neither x86 nor ARM64: the portable ones.
 #include "engine/backend/cpu/kernel_tables.h"
 
 namespace lm {

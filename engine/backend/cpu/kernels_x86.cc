@@ -1,3 +1,4 @@
+// The kernels of each instruction set, where the target is x86.
 #include "engine/backend/cpu/kernel_tables.h"
 
 namespace lm {

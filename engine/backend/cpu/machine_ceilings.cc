@@ -1,3 +1,4 @@
+// Measures the ceilings on the threads that would compute: multiplications, and reads from memory.
 #include "engine/backend/machine_ceilings.h"
 
 #include <algorithm>

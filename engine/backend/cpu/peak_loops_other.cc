@@ -1,3 +1,4 @@
+// No peak loops: neither x86 nor ARM64.
 #include "engine/backend/cpu/peak_loops.h"
 
 namespace lm {

@@ -1,3 +1,4 @@
+// Attention over the KV cache: by tiles where the rows of the cache fit them, else token by token.
 #include <algorithm>
 
 #include "engine/backend/check_arguments.h"

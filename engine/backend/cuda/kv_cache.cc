@@ -1,3 +1,4 @@
+// Turns queries and keys, and stores keys and values in the KV cache.
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/base/status_macros.h"

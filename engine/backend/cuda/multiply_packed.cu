@@ -1,3 +1,5 @@
+// Products with packed weights: which kernel makes a product, and which products pack their own
+// input.
 #include "engine/backend/cuda/multiply_type.cuh"
 
 namespace lm::cuda {

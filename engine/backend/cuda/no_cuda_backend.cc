@@ -1,3 +1,4 @@
+// What a build without CUDA has in place of the backend: errors that say so.
 #include "engine/backend/cuda/cuda_backend.h"
 
 namespace lm {

@@ -1,3 +1,4 @@
+// Ops of compressed attention: rows pooled, stored, scored and attended to; and streams balanced.
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/base/status_macros.h"

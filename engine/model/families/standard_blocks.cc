@@ -1,3 +1,5 @@
+// What families have in common (families.h): heads, rotations, windows, states and experts as the
+// usual keys of a GGUF file describe them.
 #include <algorithm>
 #include <cmath>
 
