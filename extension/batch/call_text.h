@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 
 namespace lm {
 

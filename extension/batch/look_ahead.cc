@@ -61,11 +61,6 @@ std::string ExpandedSql(sqlite3_stmt* statement) {
   return sql;
 }
 
-// Whether the model is to be asked.
-bool HasPrompt(const RowPrompt& row) {
-  return row.prompt.ok() && row.prompt->has_value() && row.system.ok();
-}
-
 // For a call that somebody waits for, beside others that nobody waits for yet.
 std::shared_ptr<const CallOptions> Urgent(const CallOptions& options) {
   auto urgent = std::make_shared<CallOptions>(options);

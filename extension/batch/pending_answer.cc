@@ -5,10 +5,8 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/map_reduce.h"
 #include "extension/batch/row_request.h"
-#include "extension/binding/scalar_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/budget.h"
-#include "extension/connection/own_options.h"
 #include "extension/connection/statement_call.h"
 
 namespace lm {
@@ -214,26 +212,6 @@ bool PendingAnswer::IsDoubtful() const {
   return row_.escalation != nullptr && answer_.generation.status.ok() &&
          !row_.options->session().only_counts() &&
          row_.escalation->confidence(answer_.generation) < row_.escalation->below;
-}
-
-std::string PlaceOf(const RowPrompt& row) {
-  auto text = [](const absl::StatusOr<std::optional<std::string>>& given) -> absl::string_view {
-    if (!given.ok() || !given->has_value()) return "";
-    return **given;
-  };
-  return absl::StrCat(text(row.system), "\n", text(row.prompt));
-}
-
-absl::StatusOr<RowPrompt> ReadRow(const Call& call, std::optional<OnError> on_error) {
-  RowPrompt row{.prompt = call.Text(0, "prompt"), .system = call.Text(1, "system")};
-  if (row.prompt.ok() && !row.prompt->has_value()) return row;
-  if (row.system.ok() && row.system->has_value()) {
-    RETURN_IF_ERROR(CheckNotOptions(**row.system, "system"));
-  }
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
-  options.generation.on_error = on_error.value_or(options.generation.on_error);
-  row.options = std::make_shared<const CallOptions>(std::move(options));
-  return row;
 }
 
 }  // namespace lm

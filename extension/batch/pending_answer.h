@@ -11,69 +11,18 @@
 #define LM_EXTENSION_BATCH_PENDING_ANSWER_H_
 
 #include <memory>
-#include <optional>
-#include <string>
-#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "extension/batch/read_in_parts.h"
+#include "absl/time/time.h"
 #include "extension/batch/row_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/connection/await.h"
-#include "extension/connection/call_options.h"
 #include "extension/connection/spending.h"
 
 namespace lm {
 
-// What is made of a prompt's hidden states.
-struct EmbedTask {
-  std::optional<Pooling> pooling = {};  // as TextRequest has it
-  bool ranks = false;                   // how well the prompt answers RowPrompt::question
-
-  friend bool operator==(const EmbedTask& a, const EmbedTask& b) {
-    return a.pooling == b.pooling && a.ranks == b.ranks;
-  }
-};
-
-// Whom to ask instead where an answer is not probable enough.
-struct Escalation {
-  std::shared_ptr<const CallOptions> options;  // the row's, of the other model
-  double below = 0;
-  double (*confidence)(const Generation& answer) = nullptr;  // how probable the answer is
-};
-
-struct RowPrompt {
-  // nullopt: the answer is NULL. An error is the row's failure.
-  absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
-  absl::StatusOr<std::optional<std::string>> system = std::nullopt;
-  std::shared_ptr<const CallOptions> options = {};  // may be null where the prompt is NULL
-  std::string question = "";                        // stands behind the prompt
-  bool chooses = false;                             // the answer has its first_choices
-  std::string begun = "";                           // what the answer begins with
-  std::optional<std::string> asked = {};            // as TextRequest has it
-  // Instead of an answer: the prompt's embedding. A system prompt is then words that are read right
-  // before it; none is the model's own.
-  std::optional<EmbedTask> embed = {};
-  // The answer has its probability (Task::kWeigh); not of the model that it is escalated to.
-  bool weighs = false;
-  std::shared_ptr<const Escalation> escalation = {};  // null: the answer is what it is
-  std::shared_ptr<MemoScan> scan = {};  // whose row it is; null: the statement's that submits it
-  // Null: one prompt, whatever its length. Only of a row that generates, with a system prompt.
-  std::shared_ptr<const ReadInParts> parts = {};
-};
-
-// Rows whose texts begin alike are side by side in the order of these. REQUIRES: the row has not
-// been submitted.
-std::string PlaceOf(const RowPrompt& row);
-
-class Call;
 class MapReduce;
-
-// The arguments that every function of a row has: (prompt [, system [, options]]). What is wrong
-// with the prompt or the system prompt is the row's failure; an error is the statement's. A NULL
-// prompt needs no options, nor a model. With `on_error` that is what it is, whatever they say.
-absl::StatusOr<RowPrompt> ReadRow(const Call& call, std::optional<OnError> on_error = {});
 
 // Not thread-safe. Destroying it cancels what nobody has waited for.
 class PendingAnswer {

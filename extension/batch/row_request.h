@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "engine/runtime/generator.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 
 namespace lm {
 

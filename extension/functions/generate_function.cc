@@ -40,6 +40,7 @@
 #include "extension/batch/look_ahead.h"
 #include "extension/batch/pending_answer.h"
 #include "extension/batch/row_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 

@@ -35,7 +35,7 @@
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/boundary.h"

@@ -22,7 +22,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/memo.h"
 #include "extension/batch/answer_queue.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/binding/aggregate_function.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/connection/statement_call.h"

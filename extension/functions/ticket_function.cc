@@ -24,6 +24,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/batch_state.h"
 #include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/functions/functions.h"
 

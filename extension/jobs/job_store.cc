@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 
 namespace lm {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/connection/own_options.h"
 
 namespace lm {

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/connection/own_options.h"
 
 namespace lm {

@@ -19,7 +19,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 
 namespace lm {
 

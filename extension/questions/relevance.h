@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 
 namespace lm {
 

@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/binding/table_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
