@@ -6,7 +6,6 @@
 #include "extension/batch/map_reduce.h"
 #include "extension/batch/row_request.h"
 #include "extension/connection/await.h"
-#include "extension/connection/budget.h"
 #include "extension/connection/statement_call.h"
 
 namespace lm {
@@ -41,17 +40,15 @@ void PendingAnswer::Refuse(absl::Status status) {
   answer_.generation.status = std::move(status);
 }
 
-absl::Status PendingAnswer::SetAside() {
+absl::Status PendingAnswer::TakeShare() {
   const GenerationOptions& options = row_.options->generation;
   // Where the statement has no time any more, the rest of its rows do not begin.
   if (!ends_statement()) RETURN_IF_ERROR(CheckStatementTime(options.max_seconds));
-  ASSIGN_OR_RETURN(share_, lm::SetAside(*row_.options, [this](const Session& session) {
+  ASSIGN_OR_RETURN(share_, SpendingShare::Take(*row_.options, [this](const Session& session) {
                      return SubmitRow(row_, session);
                    }));
   return absl::OkStatus();
 }
-
-void PendingAnswer::Settle() { SettleBy(answer_.generation, *row_.options, &share_); }
 
 bool PendingAnswer::Submit() {
   if (submitted_) return true;
@@ -64,13 +61,13 @@ bool PendingAnswer::Submit() {
   } else if (row_.parts != nullptr) {
     return SubmitInParts();
   } else {
-    over_budget_ = SetAside();
+    over_budget_ = TakeShare();
     if (!over_budget_.ok()) {
       answer_.generation.status = over_budget_;
       return false;
     }
     absl::StatusOr<std::shared_ptr<Request>> request = SubmitRow(row_, row_.options->session());
-    if (!request.ok()) Settle();
+    if (!request.ok()) share_.SettleTokens(0, 0);
     if (absl::IsResourceExhausted(request.status())) {
       answer_.generation.status = request.status();
       return false;
@@ -152,8 +149,8 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
   if (fork_guard_.forked()) return ForkGuard::Error();
   // Twice where the answer is escalated.
   do {
-    // Where even this one finds no room, its answer is that there is none: those who come with one
-    // prompt at a time do not wait in line for a queue of 100,000 to move.
+    // Where even this one finds no room, its answer is that there is none: a caller with one prompt
+    // at a time does not wait in line for a queue of 100,000 to move.
     if (!Submit()) submitted_ = true;
     if (!over_budget_.ok()) StatementCall::Note(std::string(over_budget_.message()));
     // Of this kind only an interrupt is, while it was submitted.
@@ -203,7 +200,7 @@ void PendingAnswer::Collect() {
 
 void PendingAnswer::Take() {
   answer_.generation = request_->result();
-  Settle();
+  share_.Settle(answer_.generation);
   answer_.generation.status = GenerationStatus(answer_.generation);
   request_.reset();
 }

@@ -18,13 +18,13 @@
 #include "extension/batch/row_answer.h"
 #include "extension/batch/row_prompt.h"
 #include "extension/connection/await.h"
-#include "extension/connection/spending.h"
+#include "extension/connection/spending_share.h"
 
 namespace lm {
 
 class MapReduce;
 
-// Not thread-safe. Destroying it cancels what nobody has waited for.
+// Not thread-safe. Destroying it cancels a request that is under way.
 class PendingAnswer {
  public:
   explicit PendingAnswer(RowPrompt row);
@@ -49,8 +49,8 @@ class PendingAnswer {
   // Whether the answer is asked for, or given, by the model of RowPrompt::escalation.
   bool escalated() const { return escalated_; }
 
-  // Whether Await() would return at once, or does after so long. A row that is not submitted is not
-  // done.
+  // Whether Await() would return at once, or after waiting at most this long. A row that is not
+  // submitted is not done.
   bool Done(absl::Duration wait = absl::ZeroDuration());
 
   // Whether the answer is the model's to make: neither remembered nor none. REQUIRES: Submit() was
@@ -80,9 +80,7 @@ class PendingAnswer {
   bool SubmitInParts();
   void CollectParts();
   // Sets aside what the answer may take at most. An error says which budget has not that much left.
-  absl::Status SetAside();
-  // Says what it has taken.
-  void Settle();
+  absl::Status TakeShare();
   bool ends_statement() const { return on_error() == OnError::kError; }
   // Takes the finished request's answer.
   void Take();
@@ -95,7 +93,7 @@ class PendingAnswer {
   bool counted_ = false;                  // for lm_running
   std::shared_ptr<Request> request_;      // null: not submitted, or answered
   std::unique_ptr<MapReduce> parts_;      // null: not read in parts, or answered
-  std::unique_ptr<SpendingShare> share_;  // null: there is no budget
+  SpendingShare share_;
   absl::Status over_budget_;
   RowAnswer answer_;
 };

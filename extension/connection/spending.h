@@ -2,14 +2,15 @@
 // and what those under way may take at most. An answer is asked for only where the most that it may
 // take is left, so a budget is never exceeded.
 //
-//   RETURN_IF_ERROR(spending.SetAside(options, most));   // before it is asked for
+//   RETURN_IF_ERROR(spending.SetAside(options, most));   // before an answer is asked for
 //   ...
-//   spending.Settle(most, taken);                        // once it is there, or nobody wants it
+//   spending.Settle(most, taken);                        // it is there, or no longer wanted
+//
+// For one request of a statement SpendingShare does both.
 #ifndef LM_EXTENSION_CONNECTION_SPENDING_H_
 #define LM_EXTENSION_CONNECTION_SPENDING_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -47,31 +48,6 @@ class Spending {
   Expense taken_;
   Expense set_aside_;
   int64_t answers_ = 0;  // that have taken something
-};
-
-// What is set aside for one answer; gives back what that has not taken. Where nobody says what it
-// was (a request that was cancelled), its prompt is.
-class SpendingShare {
- public:
-  SpendingShare(std::shared_ptr<Spending> spending, const Expense& most, const Expense& prompt)
-      : spending_(std::move(spending)), most_(most), prompt_(prompt) {}
-  ~SpendingShare() { Settle(prompt_); }
-  SpendingShare(const SpendingShare&) = delete;
-  SpendingShare& operator=(const SpendingShare&) = delete;
-
-  // The prompt, and what is known of an answer that nobody waits for any more.
-  void SettlePrompt(const Expense& answer) {
-    Settle({prompt_.tokens + answer.tokens, prompt_.cost + answer.cost});
-  }
-  void Settle(const Expense& taken) {
-    if (spending_ != nullptr) spending_->Settle(most_, taken);
-    spending_.reset();
-  }
-
- private:
-  std::shared_ptr<Spending> spending_;
-  const Expense most_;
-  const Expense prompt_;
 };
 
 }  // namespace lm

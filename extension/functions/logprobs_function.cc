@@ -24,7 +24,7 @@
 #include "extension/batch/row_answer.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/connection/await.h"
-#include "extension/connection/budget.h"
+#include "extension/connection/spending_share.h"
 #include "extension/functions/functions.h"
 
 namespace lm {
@@ -41,7 +41,7 @@ absl::StatusOr<Generation> ScoreText(Call& call, absl::StatusOr<std::optional<st
   };
   absl::Status time = CheckStatementTime(options.generation.max_seconds);
   if (!time.ok()) return failed(std::move(time));
-  absl::StatusOr<std::unique_ptr<SpendingShare>> share = SetAside(options, submit);
+  absl::StatusOr<SpendingShare> share = SpendingShare::Take(options, submit);
   if (!share.ok()) return failed(share.status());
   absl::StatusOr<std::shared_ptr<Request>> request = submit(options.session());
   if (!request.ok()) return failed(request.status());
@@ -49,9 +49,7 @@ absl::StatusOr<Generation> ScoreText(Call& call, absl::StatusOr<std::optional<st
   if (absl::IsDeadlineExceeded(waited)) return failed(std::move(waited));
   RETURN_IF_ERROR(waited);
   Generation result = (*request)->result();
-  if (*share != nullptr) {
-    (*share)->Settle(ExpenseOf(result.tokens_in, 0, options.model->prices));
-  }
+  share->SettleTokens(result.tokens_in, 0);
   result.status = GenerationStatus(result);
   return result;
 }

@@ -31,7 +31,7 @@
 #include "engine/runtime/engine.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/connection/await.h"
-#include "extension/connection/budget.h"
+#include "extension/connection/spending_share.h"
 #include "extension/functions/functions.h"
 #include "extension/host/interrupt.h"
 
@@ -54,11 +54,11 @@ absl::Status Prefill(Call& call) {
                            .options = options.generation});
   };
   RETURN_IF_ERROR(CheckStatementTime(options.generation.max_seconds));
-  ASSIGN_OR_RETURN(const std::unique_ptr<SpendingShare> share, SetAside(options, submit));
+  ASSIGN_OR_RETURN(SpendingShare share, SpendingShare::Take(options, submit));
   ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, submit(options.session()));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
-  if (share != nullptr) share->Settle(ExpenseOf(result.tokens_in, 0, options.model->prices));
+  share.SettleTokens(result.tokens_in, 0);
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->CountAnswer(result.status.ok(), 0);
   }

@@ -28,8 +28,8 @@
 #include "extension/batch/row_answer.h"
 #include "extension/binding/table_function.h"
 #include "extension/connection/await.h"
-#include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
+#include "extension/connection/spending_share.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
 
@@ -105,13 +105,12 @@ class StreamCursor : public TableCursor {
   void Abandon() {
     if (request_ != nullptr) request_->Cancel();
     request_.reset();
-    if (share_ != nullptr) share_->SettlePrompt(ExpenseOf(0, num_tokens_, options_.model->prices));
-    share_.reset();
+    share_.Abandon(num_tokens_);
   }
 
   absl::Status Submit(const TextRequest& asked) {
     auto submit = [&asked](const Session& session) { return session.Submit(asked); };
-    ASSIGN_OR_RETURN(share_, SetAside(options_, submit));
+    ASSIGN_OR_RETURN(share_, SpendingShare::Take(options_, submit));
     ASSIGN_OR_RETURN(request_, submit(options_.session()));
     return absl::OkStatus();
   }
@@ -129,7 +128,7 @@ class StreamCursor : public TableCursor {
       return absl::OkStatus();
     }
     const std::shared_ptr<Request> request = std::move(request_);
-    SettleBy(request->result(), options_, &share_);
+    share_.Settle(request->result());
     return request->result().status.ok() ? absl::OkStatus() : Fail(request->result());
   }
 
@@ -147,7 +146,7 @@ class StreamCursor : public TableCursor {
   const ForkGuard fork_guard_;
   CallOptions options_;
   std::shared_ptr<Request> request_;  // null: no more tokens come
-  std::unique_ptr<SpendingShare> share_;
+  SpendingShare share_;
   int64_t num_tokens_ = 0;  // of the answer, so far
   std::optional<Row> row_;
   int64_t rowid_ = 0;

@@ -1,0 +1,52 @@
+#include "extension/connection/spending_share.h"
+
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "engine/runtime/prompt_tally.h"
+#include "extension/connection/statement_call.h"
+
+namespace lm {
+
+absl::StatusOr<SpendingShare> SpendingShare::Take(
+    const CallOptions& options,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<Request>>(const Session&)> submit) {
+  SpendingShare share;
+  if (!HasBudget(options.generation) || options.session().only_counts()) return share;
+  const std::shared_ptr<RunningWork> work = StatementCall::Work();
+  if (work == nullptr) return share;
+  PromptTally tally;
+  Session counting = options.session();
+  counting.set_tally(&tally);
+  if (!submit(counting).ok() || tally.empty()) return share;
+  const PromptTally::Totals totals = tally.Count().front();
+  share.prices_ = options.model->prices;
+  share.prompt_tokens_ = totals.tokens;
+  share.most_ = ExpenseOf(totals.tokens, totals.most_answer_tokens + totals.most_chosen_tokens,
+                          share.prices_);
+  RETURN_IF_ERROR(work->spending()->SetAside(options.generation, share.most_));
+  share.spending_ = work->spending();
+  return share;
+}
+
+SpendingShare& SpendingShare::operator=(SpendingShare&& other) {
+  Abandon(0);
+  spending_ = std::move(other.spending_);
+  prices_ = other.prices_;
+  most_ = other.most_;
+  prompt_tokens_ = other.prompt_tokens_;
+  return *this;
+}
+
+void SpendingShare::Settle(const Generation& result) {
+  const bool takes = !result.remembered;
+  SettleTokens(takes ? result.tokens_in : 0, takes ? result.tokens_out : 0);
+}
+
+void SpendingShare::SettleTokens(int64_t tokens_in, int64_t tokens_out) {
+  if (spending_ == nullptr) return;
+  spending_->Settle(most_, ExpenseOf(tokens_in, tokens_out, prices_));
+  spending_.reset();
+}
+
+}  // namespace lm
