@@ -45,7 +45,8 @@ class AnswerQueue {
                           absl::FunctionRef<absl::Status()> meanwhile = NothingMeanwhile);
   // Whether AwaitFront() would return at once. Submits what waits. REQUIRES: !empty().
   bool IsFrontDone();
-  // Waits so long for it, whatever happens meanwhile. REQUIRES: !empty().
+  // Waits at most this long for the oldest row's answer, whatever happens meanwhile. REQUIRES:
+  // !empty().
   void WaitForFront(absl::Duration wait) { rows_.front().Done(wait); }
   // REQUIRES: AwaitFront has returned OK for it.
   const RowAnswer& front() const { return rows_.front().answer(); }

@@ -17,7 +17,7 @@ class LookAhead;
 // Of a model, as the first of a cascade.
 struct CascadeCounts {
   int64_t asked = 0;      // rows that it was asked for
-  int64_t escalated = 0;  // of those, the ones that another model has answered
+  int64_t escalated = 0;  // of these, rows that another model has answered
 };
 
 struct BatchState : ConnectionExtra {
@@ -30,19 +30,19 @@ struct BatchState : ConnectionExtra {
   Tickets tickets;
 
   // Of look_ahead.h.
-  LookAhead* stepping = nullptr;  // whose shadow is being stepped: its calls are no real ones
+  LookAhead* stepping = nullptr;  // whose shadow is being stepped, and makes the calls
   std::vector<LookAhead*> running;
 
   // For lm_stats.
   int64_t num_foreseen = 0;  // calls whose answers were under way before they were made
-  // Of the last statement that had to ask for one row at a time, unless another one's rows have
-  // decoded together since; empty: none.
+  // What the last statement that had to ask for one row at a time could do better; empty once rows
+  // of a statement have decoded together.
   std::string hint;
   int num_single = 0;                            // statements in a row that asked for one row each
   HashMap<std::string, CascadeCounts> cascades;  // by the first model's path
 };
 
-// The connection's, made by the first who asks.
+// The connection's; made when it is first asked for.
 inline BatchState& BatchOf(Connection& connection) {
   if (connection.extra() == nullptr) connection.extra() = std::make_unique<BatchState>();
   return static_cast<BatchState&>(*connection.extra());

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kLongBefore = 256;  // in calls
 
 // Asking for an answer that is not there costs a lock and a system call, and answers come about in
-// the order of their requests: where so many are not there, no others are asked for.
+// the order of their requests: once this many are not there, no further ones are asked for.
 constexpr int kLookedAt = 8;
 
 }  // namespace

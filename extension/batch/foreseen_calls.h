@@ -35,8 +35,8 @@ struct ForeseenCall {
   PendingAnswer pending;
   const void* site;  // the place in the shadow's program that makes it
   int64_t number;    // of the call among all that the shadow has made in this walk
-  // Where it came, in its row, after one whose answer the shadow had to do without: that one's
-  // place. Then it is doubtful.
+  // Of a call that came, in its row, after one whose answer the shadow had to do without: the place
+  // of that one. The call is then doubtful; else null.
   const void* behind;
   bool unknown = false;  // the shadow had to do without its answer
 
@@ -66,12 +66,12 @@ class ForeseenCalls {
   // statement has `passed_over`: of the same place, behind it, or long before.
   PendingAnswer Take(const ForeseenCall& taken, int64_t last,
                      absl::FunctionRef<void(const ForeseenCall&)> passed_over);
-  // One of those kept aside, of which another walk has not come by yet.
+  // Takes a call that is kept aside and that the new walk has not made yet.
   std::optional<PendingAnswer> TakeKept(const CallText& text);
-  // Drops all but those kept aside.
+  // Drops all calls but those kept aside.
   void DropAll();
   void Clear();
-  // Those of this place that are in doubt are none.
+  // Drops the doubtful calls of this place.
   void DropDoubtful(const void* site);
 
   // Keeps them all aside, for a walk that begins at the front.
@@ -88,7 +88,7 @@ class ForeseenCalls {
   void Look();
   // Those whose answers have not come, as far as Look() and Submit() have seen.
   size_t num_under_way() const { return num_under_way_; }
-  // Of those that the shadow had to do without, how many have come.
+  // How many answers have come that the shadow had to do without.
   size_t num_ripe() const { return num_ripe_; }
 
  private:

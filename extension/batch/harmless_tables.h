@@ -32,10 +32,11 @@ using OpenedTables = std::map<std::string, size_t>;
 // `program` is an EXPLAIN. FailedPrecondition where it cannot be read.
 absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program);
 
-// A SELECT of ours that says whose it is: by a comment to those who trace their connection, and to
-// an authorizer by `asker`, as the name of the view that reads. `verb` is nothing, or kExplain.
-// `apart`: neither a sorted SELECT nor its sorted subqueries become one with the SELECT around
-// them, in which SQLite makes the calls of their results before it sorts, or a second time behind.
+// A SELECT of ours that says which part of us reads: to a host that traces its connection by a
+// comment, to its authorizer by `asker`, as the name of the view that reads. `verb` is nothing, or
+// kExplain. `apart`: neither a sorted SELECT nor its sorted subqueries become one with the SELECT
+// around them, in which SQLite makes the calls of their results before it sorts, or a second time
+// behind.
 inline constexpr absl::string_view kExplain = "EXPLAIN ";
 std::string SelectBy(absl::string_view asker, absl::string_view select, absl::string_view verb = "",
                      bool apart = false);
@@ -44,10 +45,10 @@ std::string MarkOf(absl::string_view asker);
 
 struct HarmlessRule {
   absl::string_view asker;
-  // Whether the tables of ours count that ask the model, too: a shadow's reader makes them wait.
+  // Whether our tables that ask the model are harmless, too: a shadow's reader makes them wait.
   bool foreseen = false;
-  // The one that the statement writes is none of them: it may keep what is new until somebody
-  // reads. Without its schema; empty: there is none.
+  // The table that the statement writes is not harmless: it may keep what is new until it is read.
+  // Without its schema; empty: the statement writes none.
   absl::string_view target = "";
   // The database whose tables are; nullopt: all of them.
   std::optional<absl::string_view> schema = {};

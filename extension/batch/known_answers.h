@@ -16,7 +16,7 @@ class KnownAnswers {
  public:
   static constexpr size_t kMaxBytes = 256 << 20;
 
-  // False where there is no room: then there is none for any other either.
+  // False where there is no room: then there is no room for any later answer either.
   bool Add(const CallText& call, const RowAnswer& answer);
   // nullptr where it is not known. Only a guess may rest on it: calls are told apart by their hash.
   const RowAnswer* Find(const CallText& call) const;

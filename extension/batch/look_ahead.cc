@@ -14,25 +14,11 @@
 namespace lm {
 namespace {
 
-// Auxiliary data with a negative index belongs to the run of a statement; the number is arbitrary,
-// so that no other extension hits on it.
-constexpr int kLookAheadIndex = -0x6c6d32;
-
-// So many calls are under way at first; at most as many as are worth it.
-constexpr size_t kFirstOfSelect = 2;
-constexpr size_t kFirstOfWrite = 8;  // whose calls may depend on one another
-constexpr size_t kMostAhead = 4096;  // calls foreseen where others depend on their answers
-constexpr size_t kFirstInStep = 64;
-constexpr size_t kMostBytes = 64 << 20;
+constexpr size_t kMostBytes = 64 << 20;  // of the texts of foreseen calls
 constexpr int64_t kSearched = 256;  // calls around the expected place of the statement
 constexpr int kRowsAtATime = 1024;  // that the shadow is stepped, whether they have prompts or not
-// Calls of a step, of any kind, beyond where the statement may be: a recursion that ends by an
-// answer does not end by its absence.
-constexpr int64_t kMostCallsOfStep = 1 << 19;
 constexpr size_t kMostSqlBytes = 4 << 20;
 constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice should cost little
-constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
-constexpr int64_t kWorthAHint = 16;      // rows that waited one by one
 constexpr int64_t kSinglesInARow = 4;
 constexpr size_t kMostUnbegun = 65536;  // answers remembered before there is a shadow
 
@@ -43,17 +29,6 @@ constexpr int64_t kStepsAtFirst = 200'000;
 constexpr int64_t kStepsEarned = 20'000;
 constexpr int64_t kWalksOfRemembered = 3;  // in calls; SQLite's own steps are some of it
 
-// The look-ahead of the statement that makes the call; nullptr where there is no memory.
-LookAhead* Of(const Call& call) {
-  auto* ahead = static_cast<LookAhead*>(sqlite3_get_auxdata(call.context(), kLookAheadIndex));
-  if (ahead != nullptr) return ahead;
-  auto first = std::make_unique<LookAhead>(call.shared_connection(), call.function());
-  // May delete it at once: the pointer is SQLite's from here on.
-  sqlite3_set_auxdata(call.context(), kLookAheadIndex, first.release(),
-                      [](void* data) { delete static_cast<LookAhead*>(data); });
-  return static_cast<LookAhead*>(sqlite3_get_auxdata(call.context(), kLookAheadIndex));
-}
-
 std::string ExpandedSql(sqlite3_stmt* statement) {
   char* text = sqlite3_expanded_sql(statement);
   std::string sql = text != nullptr ? text : "";
@@ -61,7 +36,7 @@ std::string ExpandedSql(sqlite3_stmt* statement) {
   return sql;
 }
 
-// For a call that somebody waits for, beside others that nobody waits for yet.
+// For the call that the statement waits for, beside guesses.
 std::shared_ptr<const CallOptions> Urgent(const CallOptions& options) {
   auto urgent = std::make_shared<CallOptions>(options);
   urgent->generation.priority = Priority::kInteractive;
@@ -73,70 +48,6 @@ absl::Status OtherOrder() {
 }
 
 }  // namespace
-
-namespace {
-
-// `site`: of the shadow's program; `own` makes the look-ahead of a statement's caller.
-absl::StatusOr<std::optional<PendingAnswer>> AwaitAt(Connection& connection, const void* site,
-                                                     absl::FunctionRef<LookAhead*()> own,
-                                                     RowPrompt row) {
-  BatchState& batch = BatchOf(connection);
-  if (batch.stepping != nullptr) return batch.stepping->Foresee(site, std::move(row));
-  const bool alone = connection.only_counts() || !HasPrompt(row);
-  std::shared_ptr<const CallOptions> first;  // of a cascade
-  if (!alone && row.escalation != nullptr) first = row.options;
-  auto counted = [&](PendingAnswer pending) {
-    if (first == nullptr) return pending;
-    CascadeCounts& counts = batch.cascades[first->generator().info().path];
-    ++counts.asked;
-    counts.escalated += pending.escalated();
-    return pending;
-  };
-  if (LookAhead* ahead = alone ? nullptr : own()) {
-    ASSIGN_OR_RETURN(PendingAnswer pending, ahead->leader()->Await(std::move(row)));
-    return counted(std::move(pending));
-  }
-  PendingAnswer pending(std::move(row));
-  RETURN_IF_ERROR(pending.Await(connection.db()));
-  return counted(std::move(pending));
-}
-
-}  // namespace
-
-absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row) {
-  ASSIGN_OR_RETURN(
-      std::optional<PendingAnswer> pending,
-      AwaitAt(
-          call.connection(), call.context(), [&call] { return Of(call); }, std::move(row)));
-  if (!pending.has_value()) sqlite3_result_null(call.context());
-  return pending;
-}
-
-CursorAhead::CursorAhead(Connection& connection, const char* function, const void* table)
-    : connection_(connection), function_(function), table_(table) {}
-
-CursorAhead::~CursorAhead() = default;
-
-absl::StatusOr<std::optional<PendingAnswer>> CursorAhead::Await(RowPrompt row) {
-  auto own = [this] {
-    if (ahead_ == nullptr) {
-      // Not an owner: the connection outlives its cursors.
-      ahead_ = std::make_unique<LookAhead>(
-          std::shared_ptr<Connection>(std::shared_ptr<Connection>(), &connection_), function_,
-          LookAhead::Owner::kCursor);
-    }
-    return ahead_.get();
-  };
-  return AwaitAt(connection_, table_, own, std::move(row));
-}
-
-absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {
-  const bool several = row.options != nullptr && row.options->generation.n > 0;
-  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
-  if (!pending.has_value()) return absl::OkStatus();
-  return ResultAnswer(call.context(), pending->answer(), pending->on_error(),
-                      several ? AnswerType::kJson : type);
-}
 
 const void* RowPath::Enter(const void* site) {
   const auto again = std::find_if(calls_.begin(), calls_.end(),
@@ -150,67 +61,17 @@ const void* RowPath::Enter(const void* site) {
 }
 
 LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function, Owner owner)
-    : connection_(std::move(connection)), function_(std::move(function)), owner_(owner) {
+    : connection_(std::move(connection)),
+      owner_(owner),
+      hints_(std::move(function), owner == Owner::kCursor) {
   FindLeader();
-  BatchOf(*connection_).running.push_back(this);  // the last that may throw: nobody takes it out
+  BatchOf(*connection_).running.push_back(this);  // last: if it threw, no destructor would run
 }
 
 LookAhead::~LookAhead() {
   shadow_ = {};
   std::erase(BatchOf(*connection_).running, this);
-  HintAtSingles();
-  if (!IsSlow()) {
-    if (num_taken_ > 0) BatchOf(*connection_).Batched();
-    return;
-  }
-  try {
-    BatchOf(*connection_).hint = Slowness();
-  } catch (...) {  // no memory, no hint
-  }
-}
-
-// Statements that ask for one row each, one after the other: nobody sees them coming.
-void LookAhead::HintAtSingles() const {
-  BatchState& batch = BatchOf(*connection_);
-  if (num_asked_ == 0 || owner_ == Owner::kCursor) return;
-  batch.num_single = num_asked_ == 1 ? batch.num_single + 1 : 0;
-  if (batch.num_single < kWorthAHint) return;
-  try {
-    batch.hint = absl::StrCat(batch.num_single, " statements in a row called ", function_,
-                              "() for one row each; SELECT lm_prefetch(...) over all their rows, "
-                              "with generate()'s arguments, decodes them together before");
-  } catch (...) {  // no memory, no hint
-  }
-}
-
-// Of foreseen calls all count, not only those whose answers were yet to come when the statement
-// made them: how many these are is a matter of time.
-bool LookAhead::IsSlow() const {
-  return num_serial_ >= kWorthAHint && 3 * num_serial_ >= num_taken_;
-}
-
-std::string LookAhead::Slowness() const {
-  const bool embeds =
-      function_ == "lm_embed" || function_ == "lm_rerank" || function_ == "lm_similarity";
-  const char* advice =
-      "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or lm_prefetch "
-      "decode many rows together, with generate()'s options";
-  if (embeds) advice = "";
-  if (function_ == "lm_summarize") {
-    advice =
-        "; without a budget, a job whose options have \"summarize\":true reads many texts together";
-  }
-  return absl::StrCat("a statement called ", function_, "() for ", num_serial_,
-                      " rows one at a time (no look-ahead: ",
-                      off_.ok() ? "unforeseen" : off_.message(), ")", advice);
-}
-
-void LookAhead::Warn() const {
-  const std::shared_ptr<RunningWork> work = StatementCall::Work();
-  if (work == nullptr) return;
-  work->SetHint(Slowness());
-  sqlite3_log(SQLITE_WARNING, "sqlite-lm: %s() is answered row by row (%s): %s", function_.c_str(),
-              std::string(off_.message()).c_str(), work->sql().c_str());
+  hints_.Leave(BatchOf(*connection_), num_asked_, width_.num_hits());
 }
 
 absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
@@ -218,7 +79,7 @@ absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
     if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) scan_ = work->scan();
   }
   const CallText text(row);
-  const int64_t missing = num_missing_;
+  const int64_t missing = width_.num_missing();
   PendingAnswer pending = Take(text, std::move(row));
   const bool asked = pending.NeedsModel();
   if (asked && !begun_ && IsTimeToBegin()) {
@@ -227,7 +88,7 @@ absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
     if (absl::IsCancelled(begun)) return begun;
     if (!begun.ok()) Stop(std::move(begun));
   }
-  RETURN_IF_ERROR(Advance(text, num_missing_ > missing));
+  RETURN_IF_ERROR(Advance(text, width_.num_missing() > missing));
   RETURN_IF_ERROR(pending.Await(connection_->db(), [&] { return Advance(text, false); }));
   Learn(text, pending.answer());
   last_ = text;
@@ -247,8 +108,7 @@ PendingAnswer LookAhead::Take(const CallText& text, RowPrompt row) {
   pending.Submit();
   const bool asked = pending.NeedsModel();
   num_asked_ += asked;
-  num_serial_ += asked && serial;
-  if (asked && serial && !off_.ok() && IsSlow() && !std::exchange(warned_, true)) Warn();
+  if (asked && serial) hints_.CountSerial(width_.num_hits());
   if (serial && walk_ != Walk::kNone) CountMiss(text, asked);
   return pending;
 }
@@ -259,41 +119,35 @@ std::optional<PendingAnswer> LookAhead::TakeForeseen(const CallText& text) {
   if (found == nullptr) {
     std::optional<PendingAnswer> kept = calls_.TakeKept(text);
     if (kept.has_value()) {
-      CountHit();
+      width_.CountHit();
       ++num_unforeseen_;
       taken_early_.push_back(text.hash);
     }
     return kept;
   }
-  const int64_t wrong = num_wrong_;
+  const int64_t wrong = width_.num_wrong();
   const size_t distrusted = distrusted_.size();
-  // Others may be alike, and it be a later one's answer that is taken: what is before it has been
-  // passed over when the call before came from behind it, too.
+  // Equal calls may be foreseen, and the one that is taken may be another than the statement's:
+  // calls before it have been passed over only where the call before came from behind them, too.
   num_learned_ += found->unknown;
   const int64_t last = std::exchange(place_, found->number);
   last_site_ = found->site;
-  num_rows_ = std::max(num_rows_, ++num_taken_of_[last_site_]);
   PendingAnswer pending =
       calls_.Take(*found, last, [this](const ForeseenCall& call) { PassOver(call); });
   for (size_t i = distrusted; i < distrusted_.size(); ++i) calls_.DropDoubtful(distrusted_[i]);
-  CountHit();
-  if (num_wrong_ > wrong) width_ = std::max<size_t>(width_ / 4, 1);
-  if (num_wrong_ > kTolerated && num_wrong_ > num_taken_) Stop(OtherOrder());
+  width_.CountHit(last_site_);
+  if (width_.num_wrong() > wrong) width_.Narrow();
+  if (width_.IsMostlyWrong()) Stop(OtherOrder());
   return pending;
 }
 
 // The statement has not made it and has made a later one.
 void LookAhead::PassOver(const ForeseenCall& call) {
   if (call.behind == nullptr) {
-    num_wrong_ += call.pending.submitted() && call.pending.NeedsModel();
+    if (call.pending.submitted() && call.pending.NeedsModel()) width_.CountWrong();
   } else if (std::find(distrusted_.begin(), distrusted_.end(), call.site) == distrusted_.end()) {
     distrusted_.push_back(call.site);
   }
-}
-
-void LookAhead::CountHit() {
-  ++num_taken_;
-  width_ = std::min(2 * width_, most_width_);
 }
 
 // What is remembered costs nothing, foreseen or not.
@@ -308,8 +162,8 @@ void LookAhead::CountMiss(const CallText& text, bool asked) {
   }
   dependent_ = dependent_ || learning_;
   // A step that was ended early, and cannot be afforded again yet, has not looked for it.
-  num_missing_ += asked && walk_ != Walk::kFull;
-  if (num_missing_ > kTolerated && num_missing_ > num_taken_) {
+  if (asked && walk_ != Walk::kFull) width_.CountMissing();
+  if (width_.IsMostlyMissing()) {
     Stop(absl::FailedPreconditionError("its rows could not be foreseen"));
   }
 }
@@ -399,8 +253,11 @@ absl::Status LookAhead::Begin(const CallText& now) {
   if (HasBudget(now.options->generation) && in_order) {
     return absl::FailedPreconditionError("its budget is spent in the order of its calls");
   }
-  most_width_ = now.options->session().generator().most_under_way();
-  width_ = !to_its_end ? kFirstOfSelect : independent ? most_width_ : kFirstOfWrite;
+  width_.Begin({.most_under_way = now.options->session().generator().most_under_way(),
+                .to_its_end = to_its_end,
+                .independent = independent,
+                .limit = shadow_.limit,
+                .num_sites = shadow_.num_sites});
   place_ = 0;
   num_unforeseen_ = num_calls_ - 1;
   RETURN_IF_ERROR(WalkTo(now));
@@ -415,24 +272,26 @@ absl::Status LookAhead::Begin(const CallText& now) {
 absl::Status LookAhead::Advance(const CallText& now, bool missed) {
   if (walk_ == Walk::kNone) return absl::OkStatus();
   calls_.Look();
-  calls_.Submit(width_, MostOfPlace());
+  calls_.Submit(width_.size(), width_.MostOfPlace());
   if (ShouldWalk(missed)) RETURN_IF_ERROR(WalkTo(now));
   for (int i = 0; i < kRowsAtATime && WantsMore(); ++i) RETURN_IF_ERROR(StepOnce());
   if (walk_ == Walk::kOver || calls_.size() > most_kept_) {
     calls_.DropKept([this](const ForeseenCall& call) { PassOver(call); });
   }
-  calls_.Submit(width_, MostOfPlace());
+  calls_.Submit(width_.size(), width_.MostOfPlace());
   return absl::OkStatus();
 }
 
 bool LookAhead::ShouldWalk(bool missed) const {
-  const bool idle = 4 * calls_.num_under_way() <= width_;
-  if (walk_ == Walk::kFull && idle && calls_.size() < MostAhead()) return CanAffordWalk();
+  const bool idle = 4 * calls_.num_under_way() <= width_.size();
+  const bool has_room = calls_.size() < width_.MostAhead(dependent_);
+  if (walk_ == Walk::kFull && idle && has_room) return CanAffordWalk();
   if (!dependent_) return false;
   // What the statement has taken the shadow knows, too: where a second pass depends on a first one,
   // nothing else is left of that.
   const bool knows_more = calls_.num_ripe() > 0 || num_learned_ > 0;
-  return ((missed && knows_more) || (idle && 4 * calls_.num_ripe() >= width_)) && CanAffordWalk();
+  return ((missed && knows_more) || (idle && 4 * calls_.num_ripe() >= width_.size())) &&
+         CanAffordWalk();
 }
 
 // What was remembered the statement has made as well: a first walk to where it is, and a second one
@@ -447,7 +306,7 @@ bool LookAhead::CanAffordWalk() const {
 
 // Begins a walk, and goes on until the shadow has made the call at which the statement is.
 absl::Status LookAhead::WalkTo(const CallText& now) {
-  most_kept_ = 2 * (calls_.size() + calls_.num_kept()) + most_width_;
+  most_kept_ = 2 * (calls_.size() + calls_.num_kept()) + width_.most();
   calls_.KeepAside();
   num_learned_ = 0;
   shadow_.statement.Reset();
@@ -486,7 +345,7 @@ bool LookAhead::IsPlace(const CallText& text, int64_t number) {
 
 absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site, RowPrompt row) {
   const void* const behind = path_.Enter(site);
-  if (++num_in_step_ > expected_ + kSearched + (kMostCallsOfStep << std::min(num_full_, 10))) {
+  if (++num_in_step_ > expected_ + kSearched + width_.MostCallsOfStep()) {
     return FarEnough();
   }
   if (!HasPrompt(row)) {  // and so has an answer
@@ -505,12 +364,13 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
     taken_early_.erase(early);
     return Known(text, site);
   }
-  if (now_ == nullptr && (calls_.size() >= MostInStep() || calls_.bytes() > kMostBytes)) {
+  if (now_ == nullptr &&
+      (calls_.size() >= width_.MostInStep(dependent_) || calls_.bytes() > kMostBytes)) {
     return FarEnough();
   }
   const RowPrompt again{.options = row.options};
   ForeseenCall& call = calls_.Add(std::move(row), std::move(text), site, num_walked_ - 1, behind);
-  if (now_ == nullptr) calls_.Submit(width_, MostOfPlace());
+  if (now_ == nullptr) calls_.Submit(width_.size(), width_.MostOfPlace());
   if (call.pending.answered()) return PendingAnswer(again, call.pending.answer());
   std::optional<PendingAnswer> known = Known(call.text, site);
   call.unknown = !known.has_value();
@@ -550,30 +410,10 @@ void LookAhead::Learn(const CallText& text, const RowAnswer& answer) {
   known_.Clear();
 }
 
-// Of a place, how many calls may be under way that the statement has not made.
-size_t LookAhead::MostOfPlace() const {
-  if (!shadow_.limit.has_value()) return kMostAhead;
-  const size_t rows = num_rows_ + 1;
-  return rows < *shadow_.limit ? *shadow_.limit - rows : rows;
-}
-
-// How many calls may be foreseen that the statement has not made.
-size_t LookAhead::MostAhead() const {
-  const size_t most = dependent_ ? kMostAhead : width_;
-  return std::min(most, MostOfPlace() * std::max<size_t>(shadow_.num_sites, 1));
-}
-
-// And with how many a step is ended that does not end by itself.
-size_t LookAhead::MostInStep() const {
-  const size_t most =
-      dependent_ ? kMostAhead : std::clamp<size_t>(16 * width_, kFirstInStep, kMostAhead);
-  return most << std::min(num_full_, 10);
-}
-
 bool LookAhead::WantsMore() const {
   if (walk_ != Walk::kAhead) return false;
   if (calls_.num_kept() > 0 && calls_.size() <= most_kept_) return true;
-  return calls_.num_under_way() < width_ && calls_.size() < MostAhead() &&
+  return calls_.num_under_way() < width_.size() && calls_.size() < width_.MostAhead(dependent_) &&
          calls_.bytes() <= kMostBytes;
 }
 
@@ -586,13 +426,13 @@ absl::Status LookAhead::StepOnce() {
     const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
     return shadow_.statement.Step();
   }();
-  // A progress handler that wants an end says so once, to whom it is called for.
+  // A progress handler that wants an end says so once, for whichever statement is running then.
   if (absl::IsCancelled(row.status())) return row.status();
   if (row.ok() && *row) {
     ++num_rows_walked_;
     path_.Clear();
   } else if (walk_ == Walk::kFull) {
-    ++num_full_;
+    width_.CountFullStep();
   } else {
     walk_ = Walk::kOver;
   }
@@ -600,7 +440,7 @@ absl::Status LookAhead::StepOnce() {
 }
 
 void LookAhead::Stop(absl::Status why) {
-  off_ = std::move(why);
+  hints_.set_off(std::move(why));
   shadow_ = {};
   walk_ = Walk::kNone;
   calls_.Clear();

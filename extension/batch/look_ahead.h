@@ -1,6 +1,6 @@
 // LookAhead: lets a plain statement that calls generate() row by row decode many rows together, and
 // so for lm_classify(), lm_embed() and all others that ask the model one thing for each row, be it
-// a table-valued function in a join (CursorAhead).
+// a table-valued function in a join. The functions and tables come here by way of await_row.h.
 //
 //   UPDATE reviews SET label = generate(body, 'Label the review.') WHERE lm_if(body, 'Is it one?');
 //
@@ -13,29 +13,27 @@
 // WHAT DEPENDS ON AN ANSWER
 // A call of the shadow whose answer is known has that answer as its result; one whose answer is not
 // there yet is NULL, and the shadow goes on. So in the first walk over the rows above, lm_if() is
-// NULL for all of them, and no generate() is seen behind it. When the statement makes a call that
-// was not foreseen, or little is under way any more, and answers that the shadow had to do without
-// have come, it walks its rows again from the first: all that the statement was answered is
-// remembered, so that it comes exactly to where the statement is, and goes on from there with what
-// is known by now. What it may spend so is earned by the calls that the model answers.
+// NULL for all of them, and no generate() is seen behind it. The shadow walks its rows again from
+// the first when it can know more: when the statement makes a call that was not foreseen, or little
+// is under way any more, and answers that the shadow had to do without have come. All answers that
+// the statement has had are remembered, so that the shadow comes exactly to where the statement is,
+// and goes on from there with what is known by now. What it may spend so is earned by the calls
+// that the model answers.
 //
 // A call that the shadow makes after it had to do without another one's answer, in the same row, is
 // doubtful: in SELECT lm_if(a), lm_if(b) it is right, in CASE WHEN lm_if(a) THEN ... ELSE
-// generate(b) END it need not be. It is foreseen all the same until one was wrong; then no more at
-// that place.
+// generate(b) END it need not be. Doubtful calls are foreseen all the same until one at their place
+// was wrong; from then on none is, at that place.
 //
 // WHAT GUESSES MAY COST
-// The call that the statement waits for is none: while guesses are under way it goes before them,
-// with the priority of an interactive one. Few guesses are made at first, and with each that was
-// right twice as many as before; half as many with each that was wrong. A SELECT may be left after
-// any row: it begins with two, beside its second call. What writes and has no LIMIT runs to its
-// end: it begins beside its first, with eight, or, where calls at one place only depend on no
-// answer, with as many as there may be. Where there is a LIMIT, no more are made than it allows
-// rows yet, or, where so many rows were not enough, than there were. What is left when the
-// statement ends is cancelled.
+// The call that the statement waits for is no guess: while guesses are under way it goes before
+// them, with the priority of an interactive request. How many guesses are made is guess_width.h's.
+// Looking ahead begins beside the first call of a statement that writes, and beside the second call
+// of a SELECT. What is left when the statement ends is cancelled. Where looking ahead is of no use,
+// the user is told why (look_ahead_hints.h).
 //
-// One object belongs to one run of one statement: SQLite destroys it when that is reset, before
-// locks are let go and a transaction is committed; the shadow, its cursors and all that was
+// A LookAhead belongs to one run of one statement: SQLite destroys it when the statement is reset,
+// before locks are let go and a transaction is committed; the shadow, its cursors and all that was
 // foreseen go with it.
 #ifndef LM_EXTENSION_BATCH_LOOK_AHEAD_H_
 #define LM_EXTENSION_BATCH_LOOK_AHEAD_H_
@@ -51,44 +49,15 @@
 #include "absl/status/statusor.h"
 #include "extension/batch/call_text.h"
 #include "extension/batch/foreseen_calls.h"
+#include "extension/batch/guess_width.h"
 #include "extension/batch/known_answers.h"
+#include "extension/batch/look_ahead_hints.h"
 #include "extension/batch/pending_answer.h"
+#include "extension/batch/row_prompt.h"
 #include "extension/batch/shadow_statement.h"
-#include "extension/binding/scalar_function.h"
+#include "extension/connection/connection.h"
 
 namespace lm {
-
-class LookAhead;
-
-// The answer to a call of a function that generates one row, foreseen or not. nullopt where the
-// call was a shadow's and its answer is not known: its result is NULL, and has been set. An error
-// is the statement's.
-absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row);
-
-// The same, and the answer is the call's result, or what on_error wants of a row that failed.
-absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type = AnswerType::kText);
-
-// The same for a table-valued function whose scans ask the model one thing each, and that is called
-// for each row of a join: its cursor has one of these. In a shadow a scan whose answer is not known
-// has no rows.
-//
-//   ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, ahead_.Await(std::move(row)));
-//   if (!pending.has_value()) return absl::OkStatus();
-class CursorAhead {
- public:
-  // `table` stands for the place that makes the calls: the same for all cursors there.
-  // REQUIRES: the connection outlives it.
-  CursorAhead(Connection& connection, const char* function, const void* table);
-  ~CursorAhead();
-
-  absl::StatusOr<std::optional<PendingAnswer>> Await(RowPrompt row);
-
- private:
-  Connection& connection_;
-  const char* const function_;
-  const void* const table_;
-  std::unique_ptr<LookAhead> ahead_;  // made at the first call that is none of a shadow
-};
 
 // The calls of a shadow's row so far, by the places in its program where they were made. A place
 // that comes again begins another row, or another turn of an inner loop.
@@ -128,8 +97,8 @@ class LookAhead {
   // error where the shadow has gone far enough.
   absl::StatusOr<std::optional<PendingAnswer>> Foresee(const void* site, RowPrompt row);
 
-  // The one that makes the shadow of this one's statement: it, or where functions and tables of one
-  // statement ask the model, the one that was first.
+  // The look-ahead that makes the shadow of this statement: this one, or where several functions
+  // and tables of the statement ask the model, the first.
   LookAhead* leader();
 
   // The statement that this object found itself to belong to; nullptr before it has looked.
@@ -147,7 +116,6 @@ class LookAhead {
   PendingAnswer Take(const CallText& text, RowPrompt row);
   std::optional<PendingAnswer> TakeForeseen(const CallText& text);
   void PassOver(const ForeseenCall& call);
-  void CountHit();
   void CountMiss(const CallText& text, bool asked);
   bool IsTimeToBegin() const;
   absl::Status Begin(const CallText& now);
@@ -158,9 +126,6 @@ class LookAhead {
   bool CanAffordWalk() const;
   absl::Status WalkTo(const CallText& now);
   bool IsPlace(const CallText& text, int64_t number);
-  size_t MostOfPlace() const;
-  size_t MostAhead() const;
-  size_t MostInStep() const;
   bool WantsMore() const;
   absl::Status FarEnough();
   absl::Status StepOnce();
@@ -168,29 +133,28 @@ class LookAhead {
   bool MayHaveAllRows(const void* site) const;
   void Learn(const CallText& text, const RowAnswer& answer);
   void Stop(absl::Status why);
-  void HintAtSingles() const;
-  bool IsSlow() const;  // a quarter of its rows waited one by one, or more
-  std::string Slowness() const;
-  void Warn() const;  // that rows are answered one by one. REQUIRES: !off_.ok()
 
   const std::shared_ptr<Connection> connection_;
-  const std::string function_;
   const Owner owner_;
   const sqlite3_stmt* statement_ = nullptr;
   LookAhead* leader_ = nullptr;  // of the same statement, another; may be gone
   std::shared_ptr<MemoScan> scan_;  // the statement's; null before its first call
   bool begun_ = false;
-  absl::Status off_;  // why there is no looking ahead (any more); OK: it may be, or is
   Shadow shadow_;
   Walk walk_ = Walk::kNone;
-  size_t width_ = 0;  // so many are to be under way
-  size_t most_width_ = 0;
+  GuessWidth width_;
   ForeseenCalls calls_;
+  LookAheadHints hints_;
 
   // What the statement was answered, as long as its shadow may have to walk again.
   KnownAnswers known_;
   bool learning_ = true;
   bool dependent_ = false;  // it makes calls that depend on answers
+
+  // Of the statement.
+  int64_t num_calls_ = 0;
+  int64_t num_asked_ = 0;         // of those, calls whose answers the model had to make
+  std::optional<CallText> last_;  // its last call
 
   // Of this walk.
   RowPath path_;
@@ -203,25 +167,15 @@ class LookAhead {
   bool placed_ = false;            // it was found, perhaps not for the last time
   size_t most_kept_ = 0;           // foreseen calls with which all that is right was seen again
   int64_t place_ = 0;              // of the statement: the shadow's number of its last call
-  std::vector<size_t>
-      taken_early_;             // hashes of calls that the statement has made before the shadow
-  int64_t num_unforeseen_ = 0;  // calls of the statement since then that the shadow did not make
+  int64_t num_unforeseen_ = 0;     // calls of the statement since then that the shadow did not make
+  int64_t num_learned_ = 0;        // taken calls, since it began, whose answer it did without
+  // Hashes of calls that the statement has made before the shadow.
+  std::vector<size_t> taken_early_;
 
+  // Of all walks.
+  int64_t num_foreseen_ = 0;             // calls with prompts
   const void* last_site_ = nullptr;      // of the last foreseen call that was right
-  SiteCounts num_taken_of_;              // by their places, how many were right
-  size_t num_rows_ = 0;                  // the most of these
   std::vector<const void*> distrusted_;  // places whose doubtful calls were wrong
-  int num_full_ = 0;                     // walks that ended so
-  int64_t num_foreseen_ = 0;             // calls of all walks
-  int64_t num_calls_ = 0;                // of the statement
-  int64_t num_asked_ = 0;                // of those, calls whose answers the model had to make
-  int64_t num_serial_ = 0;               // of those, the ones that nobody had foreseen
-  int64_t num_taken_ = 0;                // foreseen calls that were right
-  int64_t num_wrong_ = 0;                // that were passed over although they were under way
-  int64_t num_missing_ = 0;              // calls that were not foreseen and asked the model
-  int64_t num_learned_ = 0;  // since this walk has begun, taken calls whose answer it did without
-  bool warned_ = false;
-  std::optional<CallText> last_;
 };
 
 }  // namespace lm

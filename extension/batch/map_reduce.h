@@ -12,10 +12,11 @@
 //
 //   rows     r1 r2 r3 r4 r5 r6 r7 r8 ...      Add()
 //   stage 0  [part] [part] [part] [part]      under way as soon as it is whole
-//   stage 1  [answers     ] [answers    ]     as soon as so many have come
+//   stage 1  [answers     ] [answers    ]     as soon as enough have come
 //   stage 2  [answers                   ]     -> the answer
 //
-// Of a text that is there as a whole, nobody need wait: so PendingAnswer reads one beside others.
+// A text that is there as a whole can be read without waiting in between, as PendingAnswer does
+// beside others:
 //
 //   ASSIGN_OR_RETURN(const bool is_long, work->Begin(text));   // else it is one prompt
 //   while (!work->Advance()) ...                               // as often as answers may have come
@@ -77,9 +78,10 @@ class MapReduce {
   // AnswerQueue::AwaitFront() does.
   absl::Status AwaitNext(sqlite3* db,
                          absl::FunctionRef<absl::Status()> meanwhile = NothingMeanwhile);
-  // The same for so long, whatever happens meanwhile.
+  // Waits for that answer at most this long, whatever happens meanwhile.
   void WaitForNext(absl::Duration wait);
-  // Whether that answer's prompt is not submitted yet, and why a budget is in its way, if one is.
+  // Whether the prompt of that answer is not submitted yet, and why a budget is in its way, if one
+  // is.
   bool stuck() const;
   const absl::Status& over_budget() const;
 
@@ -89,7 +91,7 @@ class MapReduce {
     std::string system;
     int32_t part_tokens;  // most of a part, the template and the system prompt not counted
     std::string text;     // what is not under way yet
-    int64_t tokens = 0;   // about so many
+    int64_t tokens = 0;   // of `text`, about
     int64_t num_parts = 0;
     AnswerQueue answers;
   };

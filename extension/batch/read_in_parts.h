@@ -15,7 +15,7 @@
 
 namespace lm {
 
-// The instruction where nobody gives one.
+// The instruction where none is given.
 inline constexpr char kSummarise[] = "Summarise the text.";
 
 struct ReadInParts {

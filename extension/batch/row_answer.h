@@ -50,7 +50,7 @@ void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int c
 // not, or that never began:
 //   {"value":"Lily","error":null,"finish":"stop","tokens_in":12,"tokens_out":2}
 // Nothing of it depends on what was asked before: how much of a prompt was cached is a column of
-// tables. Of a `vote` that was counted, a tie or not, it says also who had how much of it, the most
+// tables. Of a `vote` that was counted, a tie or not, it has the share of each answer, the greatest
 // first:
 //   ..., "votes":{"Lily":0.6,"Max":0.4}}
 std::string GenerationJson(const Generation& generation, bool vote = false);

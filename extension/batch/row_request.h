@@ -11,8 +11,8 @@ namespace lm {
 // Refers to the row. REQUIRES: it has a prompt and options, and its system prompt is no error.
 TextRequest RequestOf(const RowPrompt& row);
 
-// The failure that a row has before anything is computed: that of a text which is none, or does not
-// fit. OK where there is no prompt. REQUIRES: the row has options.
+// The failure that a row has before anything is computed: its text is not valid, or does not fit.
+// OK where there is no prompt. REQUIRES: the row has options.
 absl::Status CheckRow(const RowPrompt& row);
 
 }  // namespace lm

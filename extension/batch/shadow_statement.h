@@ -39,9 +39,9 @@ absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql, sqlite
 // The table that a statement writes, without its schema; empty where it writes none.
 std::string TargetOf(absl::string_view sql);
 
-// Prepares a shadow of a statement that writes `target` if running it can be noticed by nobody: it
-// must only read, and call nothing but what is ours (generate() and others that ask the model one
-// thing) or built in, deterministic and innocuous; its virtual tables must be harmless
+// Prepares a shadow of a statement that writes `target` if running it cannot be noticed: it must
+// only read, and call nothing but what is ours (generate() and others that ask the model one thing)
+// or built in, deterministic and innocuous; its virtual tables must be harmless
 // (harmless_tables.h), its collations SQLite's own. All that is read from its bytecode.
 // FailedPrecondition, with a clause that says why, otherwise.
 absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql, absl::string_view target);

@@ -29,7 +29,7 @@ class Tickets {
   PendingAnswer* Find(int64_t ticket);
   // Submits what could not be submitted yet, as far as there is room.
   void SubmitMore();
-  // Nobody asks for these any more: what is under way is cancelled.
+  // Cancels what is under way for these tickets: they will not be awaited.
   void Withdraw(const std::vector<int64_t>& tickets);
 
  private:

@@ -40,7 +40,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/look_ahead.h"
+#include "extension/batch/await_row.h"
 #include "extension/connection/own_options.h"
 #include "extension/functions/functions.h"
 #include "extension/questions/cascade.h"

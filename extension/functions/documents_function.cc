@@ -36,7 +36,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/look_ahead.h"
+#include "extension/batch/await_row.h"
 #include "extension/batch/map_reduce.h"
 #include "extension/batch/row_answer.h"
 #include "extension/binding/aggregate_function.h"

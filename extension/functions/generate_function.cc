@@ -37,7 +37,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "extension/batch/look_ahead.h"
+#include "extension/batch/await_row.h"
 #include "extension/batch/pending_answer.h"
 #include "extension/batch/row_answer.h"
 #include "extension/batch/row_prompt.h"

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "extension/batch/look_ahead.h"
+#include "extension/batch/await_row.h"
 #include "extension/binding/scalar_function.h"
 #include "extension/connection/own_options.h"
 #include "extension/functions/functions.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "engine/base/status_macros.h"
-#include "extension/batch/look_ahead.h"
+#include "extension/batch/await_row.h"
 #include "extension/connection/own_options.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/label_scores.h"

@@ -37,7 +37,7 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema/schema_document.h"
-#include "extension/batch/look_ahead.h"
+#include "extension/batch/await_row.h"
 #include "extension/connection/own_options.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/questions/constrained_options.h"

@@ -1,0 +1,62 @@
+#include "extension/batch/guess_width.h"
+
+#include <algorithm>
+
+namespace lm {
+namespace {
+
+// How many calls are under way at first.
+constexpr size_t kFirstOfSelect = 2;
+constexpr size_t kFirstOfWrite = 8;  // whose calls may depend on one another
+constexpr size_t kMostAhead = 4096;  // calls foreseen where others depend on their answers
+constexpr size_t kFirstInStep = 64;
+// A recursion that ends by an answer does not end by its absence.
+constexpr int64_t kMostCallsOfStep = 1 << 19;
+constexpr int64_t kTolerated = 16;  // wrong guesses that are nothing to worry about
+constexpr int kMostDoublings = 10;
+
+}  // namespace
+
+void GuessWidth::Begin(const Bounds& bounds) {
+  bounds_ = bounds;
+  width_ = !bounds.to_its_end   ? kFirstOfSelect
+           : bounds.independent ? bounds.most_under_way
+                                : kFirstOfWrite;
+}
+
+size_t GuessWidth::MostOfPlace() const {
+  if (!bounds_.limit.has_value()) return kMostAhead;
+  const size_t rows = num_rows_ + 1;
+  return rows < *bounds_.limit ? *bounds_.limit - rows : rows;
+}
+
+size_t GuessWidth::MostAhead(bool dependent) const {
+  const size_t most = dependent ? kMostAhead : width_;
+  return std::min(most, MostOfPlace() * std::max<size_t>(bounds_.num_sites, 1));
+}
+
+size_t GuessWidth::MostInStep(bool dependent) const {
+  const size_t most =
+      dependent ? kMostAhead : std::clamp<size_t>(16 * width_, kFirstInStep, kMostAhead);
+  return most << std::min(num_full_steps_, kMostDoublings);
+}
+
+int64_t GuessWidth::MostCallsOfStep() const {
+  return kMostCallsOfStep << std::min(num_full_steps_, kMostDoublings);
+}
+
+void GuessWidth::CountHit(const void* site) {
+  ++num_hits_;
+  width_ = std::min(2 * width_, bounds_.most_under_way);
+  if (site != nullptr) num_rows_ = std::max(num_rows_, ++num_hits_of_[site]);
+}
+
+void GuessWidth::Narrow() { width_ = std::max<size_t>(width_ / 4, 1); }
+
+bool GuessWidth::IsMostlyWrong() const { return num_wrong_ > kTolerated && num_wrong_ > num_hits_; }
+
+bool GuessWidth::IsMostlyMissing() const {
+  return num_missing_ > kTolerated && num_missing_ > num_hits_;
+}
+
+}  // namespace lm
