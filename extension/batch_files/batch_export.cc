@@ -27,7 +27,7 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
   if (rows.empty()) return false;
   range_.first = rows.back().number + 1;
   if (!range_.submitted) RETURN_IF_ERROR(submitted_.Read(job_.store->job().name));
-  std::vector<std::pair<int64_t, JobAnswer>> others;  // what nobody need answer
+  std::vector<std::pair<int64_t, JobAnswer>> others;  // no model need answer these rows
   for (const JobRow& row : rows) {
     if (!range_.submitted && submitted_.Contains(row.number)) continue;
     if (row.prompt.ok() && !row.prompt->has_value()) {

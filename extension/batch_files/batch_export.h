@@ -1,4 +1,4 @@
-// BatchExport: a job's rows as the lines of files, which somebody else answers.
+// BatchExport: a job's rows as the lines of files of requests, which a server elsewhere answers.
 //
 //   ASSIGN_OR_RETURN(BatchExport lines, BatchExport::Begin(connection, "label", options));
 //   for (std::string line;;) {
@@ -30,8 +30,8 @@ struct ShardLimits {
   int64_t bytes = 200'000'000;
 };
 
-// The questions of a range of a job's rows, in the order of their numbers. What needs nobody to
-// answer it (a NULL prompt, a prompt that is no text) is done with on the way.
+// The questions of a range of a job's rows, in the order of their numbers. Rows that need no model
+// (a NULL prompt, a prompt that is no text) are done on the way.
 class BatchLines {
  public:
   // REQUIRES: all outlive it.
@@ -86,7 +86,7 @@ struct ExportedLines {
 // Not thread-safe; used while one statement runs.
 class BatchExport {
  public:
-  // Asks the job's query, if nobody has yet. Errors: those of OpenJob and BatchQuestions.
+  // Asks the job's query, if that was not done yet. Errors: those of OpenJob and BatchQuestions.
   static absl::StatusOr<std::unique_ptr<BatchExport>> Begin(Connection& connection,
                                                             absl::string_view job,
                                                             const BatchExportOptions& options);

@@ -48,7 +48,7 @@ class BatchImport {
  public:
   static absl::StatusOr<std::unique_ptr<BatchImport>> Begin(
       Connection& connection, absl::string_view job, const std::optional<std::string>& database);
-  // For who has the job open already. REQUIRES: *job outlives it.
+  // For a caller that has the job open already. REQUIRES: *job outlives it.
   BatchImport(FoundJob* job, BatchQuestions questions);
 
   // Begins with a file, in which a line that the import cannot take is not an error of it.
@@ -68,7 +68,7 @@ class BatchImport {
   absl::Status Apply(int64_t at, absl::string_view text, Taken* taken);
   absl::Status Conclude();
 
-  std::unique_ptr<FoundJob> own_job_;  // null: somebody else's
+  std::unique_ptr<FoundJob> own_job_;  // null: the caller's
   FoundJob& job_;
   BatchQuestions questions_;
   BatchRows rows_;

@@ -91,8 +91,8 @@ absl::Status BatchPoll::Take(const BatchServer& server, const std::string& file,
   return absl::OkStatus();
 }
 
-// Its end is written down when its answers have been taken; who is killed before takes them again,
-// which changes nothing.
+// A batch's end is written down when its answers have been taken; a process that is killed before
+// takes them again, which changes nothing.
 absl::StatusOr<BatchReport> BatchPoll::Ask(JobBatch batch) {
   ASSIGN_OR_RETURN(const BatchServer server, OpenBatchServer(connection_, batch.model, batch.url));
   BatchReport report{.batch = std::move(batch)};

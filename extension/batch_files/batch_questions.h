@@ -31,12 +31,12 @@
 
 namespace lm {
 
-// Who is to answer.
+// Which server is to answer.
 struct BatchTarget {
   std::string reference = {};             // a name of lm_models; empty: the one that the job names
   std::optional<std::string> model = {};  // the server's name for it; else as lm_models has it
-  std::optional<Dialect> dialect = {};    // likewise
-  Dialect spoken = Dialect::kOpenAi;      // where nobody says which
+  std::optional<Dialect> dialect = {};    // else as lm_models has it
+  Dialect spoken = Dialect::kOpenAi;      // where neither does
 };
 
 // A line of answers.
@@ -57,7 +57,7 @@ class BatchQuestions {
   static absl::StatusOr<BatchQuestions> Of(Connection& connection, const Job& job,
                                            const BatchTarget& target);
 
-  // What the server calls the model. FailedPrecondition where nobody has said it.
+  // What the server calls the model. FailedPrecondition where that was not said.
   absl::StatusOr<std::string> model() const;
   const GenerationOptions& options() const { return options_; }
   // What the rows' answers are to.

@@ -38,7 +38,7 @@ CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_anew AFTER UPDATE OF total ON l
   BEGIN DELETE FROM lm_job_batches WHERE job = new.name; END;
 )";
 
-// After how long without a sign of life a worker of whom nothing else is known is taken for gone:
+// After how long without a sign of life a worker of which nothing else is known is taken for gone:
 // longer than any file takes to be uploaded.
 constexpr absl::Duration kBatchLease = absl::Hours(6);
 

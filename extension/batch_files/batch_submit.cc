@@ -54,7 +54,7 @@ absl::StatusOr<std::optional<JobBatch>> BatchSubmit::NextOld() {
   while (!old_->empty()) {
     JobBatch batch = std::move(old_->front());
     old_->pop_front();
-    // That of another server or model is for who submits to that.
+    // A batch of another server or model is left to statements that submit there.
     if (batch.url != server_.url || batch.model != server_.target.reference) continue;
     ASSIGN_OR_RETURN(const bool taken, store_.Take(&batch));
     if (taken) return batch;

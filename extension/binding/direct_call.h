@@ -1,5 +1,5 @@
-// Whether a function is called because somebody at this connection wrote so, and not because a
-// database file says so.
+// Whether a function is called by SQL that this connection was given, and not by SQL that stands in
+// a database file.
 //
 // SQLITE_DIRECTONLY keeps functions out of the views, triggers, indexes, defaults and generated
 // columns of a file. Of CHECK constraints SQLite keeps only deterministic ones out: any other may

@@ -44,11 +44,11 @@ class SnapshotTable : public VirtualTable {
   // The same for a statement that looks only at the columns of `used` (bit i is column i, the last
   // bit every later one too): what takes long and is not asked for may stay NULL.
   virtual absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t /*used*/) { return Rows(); }
-  // Likewise, read as the scan goes on, so that a statement which wants a few gets no more, and one
-  // that is interrupted ends.
+  // The rows page by page, made as the scan goes on, so that a statement which wants a few gets no
+  // more, and one that is interrupted ends.
   virtual absl::StatusOr<std::unique_ptr<RowPages>> Scan(uint64_t used);
 
-  // So many columns at first can be written. What is given for another is refused by name.
+  // How many columns can be written: the first ones. A value for another column is refused by name.
   virtual int num_writable() const { return 0; }
 
   absl::StatusOr<bool> BestIndex(sqlite3_index_info* info) final;

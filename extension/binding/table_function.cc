@@ -104,8 +104,8 @@ std::string Signature(const TableFunctionSpec& spec) {
   return absl::StrCat(signature, std::string(std::max(count - spec.required, 0), ']'), ")");
 }
 
-// A scalar function of the table's name, for who calls it as one: SQLite would say that there is no
-// such function.
+// A scalar function of the table's name, for SQL that calls the table as one: SQLite would say that
+// there is no such function.
 int RegisterExplanation(sqlite3* db, const TableFunctionSpec* spec) {
   const auto explain = [](sqlite3_context* context, int, sqlite3_value**) noexcept {
     const auto& spec = *static_cast<const TableFunctionSpec*>(sqlite3_user_data(context));

@@ -34,11 +34,11 @@ inline constexpr int kMostTableArguments = 4;
 struct TableFunctionSpec {
   const char* name;
   const char* columns;  // as in CREATE TABLE, without the arguments
-  int num_columns;      // of those
+  int num_columns;      // of `columns`
   // In order; the first `required` must be given.
   std::array<const char*, kMostTableArguments> arguments = {};
   int required = 1;
-  const char* missing;  // the error where one of those is not
+  const char* missing;  // the error where a required one is not
   int64_t estimated_rows = 100;
   int ascending = -2;  // the column in whose order the rows come; -2: none
   std::unique_ptr<VirtualCursor> (*open)(Connection& connection, const TableFunctionSpec& spec);
@@ -110,7 +110,7 @@ class FunctionTable : public VirtualTable {
   const TableFunctionSpec& spec_;
 };
 
-// REQUIRES: *spec lives for ever. Who calls it as a scalar function is told what it is.
+// REQUIRES: *spec lives for ever. SQL that calls it as a scalar function is told what it is.
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
                           const TableFunctionSpec* spec);
 

@@ -56,8 +56,8 @@ struct Conversation {
   std::string model;   // its name in lm_models
   int64_t answer = 0;  // the most tokens that an answer may have
   std::vector<Message> messages;
-  size_t stored = 0;     // so many of them are in the database; behind them are whole turns
-  size_t forgotten = 0;  // of so many the model is not shown any but the system prompt
+  size_t stored = 0;     // messages in the database; behind them are whole turns
+  size_t forgotten = 0;  // messages that the model is not shown, but for the system prompt
 };
 
 absl::Status InFile(const Conversation& conversation, const absl::Status& status) {
@@ -131,8 +131,8 @@ bool IsTooLong(const absl::Status& status) {
          (absl::StrContains(words, "the prompt has ") && absl::StrContains(words, " tokens, the "));
 }
 
-// Whether the messages leave room for an answer, or half of the context at least. True where nobody
-// knows, as of most servers.
+// Whether the messages leave room for an answer, or half of the context at least. True where that
+// is not known, as of most servers.
 bool LeavesRoom(Session& session, const Conversation& conversation, const std::string& messages) {
   auto number = [&session](const char* sql, const Session::Values& parameters) {
     const auto rows = session.Query(sql, parameters);

@@ -53,8 +53,8 @@ class Session {
 
   // By --model or LM_MODEL.
   bool model_is_named() const { return named_; }
-  // Of hints of lm_stats or lm_run, one or several, those that were not given here before, whatever
-  // numbers they have; empty where there is none.
+  // Those of the hints (of lm_stats or lm_run, one or several) that were not given here before;
+  // hints that differ in numbers only are equal. Empty where there is none.
   std::string NewHints(absl::string_view hints);
   // Says on stderr what lm_stats hints at now and was not said yet, as that the model was not made
   // for what it was asked.

@@ -47,7 +47,7 @@ absl::Status Await(sqlite3* db, Request& request, absl::FunctionRef<absl::Status
 }
 
 absl::Status AwaitToken(sqlite3* db, Request& request) {
-  // A stream that never lets anybody wait comes to its end here.
+  // A stream that always has its next token ready comes to its end here.
   if (absl::Status late = CheckStatementTime(request.spec().options.max_seconds); !late.ok()) {
     request.Cancel();
     return late;

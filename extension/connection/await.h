@@ -22,16 +22,16 @@ inline absl::Status NothingMeanwhile() { return absl::OkStatus(); }
 
 // Waits until `request` has its result, or until the statement on `db` is interrupted or has gone
 // on for the request's max_seconds: then the request is cancelled and this returns Cancelled or
-// DeadlineExceeded, within a few milliseconds. As often `meanwhile` is called, on this thread; an
-// error of it ends the waiting likewise.
+// DeadlineExceeded, within a few milliseconds. `meanwhile` is called every few milliseconds, on
+// this thread; an error of it ends the waiting, too.
 absl::Status Await(sqlite3* db, Request& request,
                    absl::FunctionRef<absl::Status()> meanwhile = NothingMeanwhile);
 
 // The same until a token of a streamed answer can be taken, or the answer is complete.
 absl::Status AwaitToken(sqlite3* db, Request& request);
 
-// DeadlineExceeded where the statement that this thread is in has gone on for so long (0: for
-// ever).
+// DeadlineExceeded where the statement that this thread is in has gone on for more than
+// `max_seconds` (0: no limit).
 absl::Status CheckStatementTime(double max_seconds);
 
 // What the prefix cache of `engine` holds for `salt`, when it has answered. Cancelled on an

@@ -79,7 +79,7 @@ class Connection {
   void set_field_census(FieldCensus* census) { field_census_ = census; }
   FieldCensus* field_census() const { return field_census_; }
 
-  // Who answers for `source` in this connection, or nullptr: nothing is loaded.
+  // The generator that answers for `source` in this connection; nullptr where none is loaded.
   const Generator* FindLoaded(const ModelSource& source) const;
   // The name by which this connection knows a generator; empty where it does not.
   std::string NameOf(const Generator& generator) const;
@@ -106,12 +106,13 @@ class Connection {
   WorkOwner work_owner() const { return {.db = db_, .connection = number_, .salt = Salt()}; }
   RunningStatements& running() { return running_; }
 
-  // What a job's own connection to the same database is to know of ours: what generates nothing.
+  // Registers what a job's own connection to the same database is to know of ours: functions and
+  // tables that generate nothing.
   void set_register_pure(Registrar registrar) { register_pure_ = registrar; }
-  // Registers that with `db`, a connection that has this one's models and settings.
+  // Registers these functions with `db`, a connection that has this one's models and settings.
   absl::Status RegisterPure(sqlite3* db) const;
 
-  // Null until somebody puts something there; goes with the connection.
+  // Null until the room above puts its state there; goes with the connection.
   std::unique_ptr<ConnectionExtra>& extra() { return extra_; }
 
   // Whether this connection asked the model last for something that it was not made for.

@@ -28,8 +28,8 @@ class ExampleSets {
   int64_t NextRowid() const { return rows_.empty() ? 1 : rows_.rbegin()->first + 1; }
   const std::map<int64_t, NamedExample>& rows() const { return rows_; }  // by rowid
 
-  // Where the options name a set, has them have its examples. NotFound, with the sets that there
-  // are, where there is none of that name.
+  // Where the options name a set, gives them its examples. NotFound, with the names of all sets,
+  // where there is none of that name.
   absl::Status Resolve(GenerationOptions* options);
 
  private:

@@ -14,7 +14,7 @@
 namespace lm {
 namespace {
 
-// What somebody types, here or where there is a network.
+// What the user has to type, here or where there is a network.
 absl::StatusOr<std::string> CommandFor(const HubReference& reference) {
   ASSIGN_OR_RETURN(const std::string folder, HubFolder(reference));
   const bool file = absl::EndsWithIgnoreCase(reference.variant, ".gguf");

@@ -40,7 +40,7 @@ struct ModelSource {
   }
 };
 
-// The model of those who name none, where neither lm_models nor the settings say otherwise:
+// The model of calls that name none, where neither lm_models nor the settings say otherwise:
 // $LM_MODEL (PathFromStart), else debian-notes.gguf in the folder of this library (of the program,
 // where it is linked statically) or in that folder's models/. FailedPrecondition, with the ways to
 // name a model, where there is none.

@@ -31,7 +31,7 @@ namespace {
 
 // A question and its answer are a JSON text each; the end of each is that of its direction:
 //   {"salt": ...}                                   -> [work, ...]
-//   {"salt": ..., "cancel": id, "process": ..., "connection": ...}   (who asks) -> []
+//   {"salt": ..., "cancel": id, "process": ..., "connection": ...}   (the asker) -> []
 constexpr absl::Duration kQuestionTime = absl::Milliseconds(100);
 constexpr size_t kMostQuestion = 64 << 10;
 
@@ -117,7 +117,7 @@ std::optional<WorkInfo> FromJson(const Json& json, const ProcessSocket& from) {
                   .waiting_for = Text(json, "waiting_for")};
 }
 
-// ---- The one who answers ----
+// ---- The process that answers ----
 
 Json Answer(const Json& question) {
   Json works = Json::MakeArray();
@@ -142,7 +142,7 @@ class Listener {
     const std::string path = absl::StrCat(directory, "/", OwnSocketName());
     std::unique_ptr<Listener> listener(new Listener(path));
     if (!listener->Open()) return false;
-    // A child that kept it would let others believe that there is still somebody who listens.
+    // A child that kept the socket would let others believe that it listens there.
     inherited_ = listener->socket_.get();
     [[maybe_unused]] static const int registered =
         pthread_atfork(nullptr, nullptr, [] { close(inherited_.exchange(-1)); });
@@ -159,7 +159,8 @@ class Listener {
   explicit Listener(std::string path)
       : path_(std::move(path)), socket_(OpenSocket()), wake_(eventfd(0, EFD_CLOEXEC)) {}
 
-  // Under another name until it listens: who finds one where nobody does takes it away.
+  // Under another name until it listens: a process that finds a socket where none listens takes it
+  // away.
   bool Open() const {
     const std::string unready = absl::StrCat(path_, ".new");
     const std::optional<sockaddr_un> address = SocketAddress(unready);
@@ -177,7 +178,7 @@ class Listener {
       if (!WaitFor(socket_.get(), POLLIN, absl::InfiniteFuture(), wake_.get())) continue;
       try {
         AnswerOne();
-      } catch (...) {  // no memory; who asked hears nothing
+      } catch (...) {  // no memory; the asker hears nothing
       }
     }
     unlink(path_.c_str());
@@ -219,7 +220,7 @@ class Listener {
   std::atomic<bool> stop_{false};
 };
 
-// ---- The one who asks ----
+// ---- The process that asks ----
 
 Json Question(absl::string_view salt) {
   Json question = Json::MakeObject();

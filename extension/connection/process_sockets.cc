@@ -28,7 +28,7 @@ constexpr size_t kMostAnswer = 64 << 20;
 
 // Linux's own limit.
 constexpr int64_t kMostProcesses = int64_t{1} << 22;
-// So many namespaces in a row have different keys for one process number.
+// This many namespaces in a row have different keys for one process number.
 constexpr int64_t kNamespaces = 2039;
 
 // 0 where there is no /proc.

@@ -48,8 +48,8 @@ std::optional<sockaddr_un> SocketAddress(const std::string& path);
 
 // Where to listen, the best first.
 std::vector<std::string> SocketDirectories();
-// Whether it is a directory of this user's that nobody else can enter: what is asked there is
-// answered to all who can.
+// Whether it is a directory of this user's that no other user can enter: a socket in it answers all
+// that can.
 bool IsPrivate(const std::string& directory);
 // This process's socket in a directory.
 std::string OwnSocketName();

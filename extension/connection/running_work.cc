@@ -13,7 +13,7 @@ namespace {
 
 // What waits asks every 5 ms whether it is cancelled.
 constexpr absl::Duration kMostWait = absl::Milliseconds(25);
-// Where nobody executes anything just then: between two rows, or only for a moment.
+// For a connection that executes nothing just then: between two rows, or only for a moment.
 constexpr absl::Duration kMostIdle = absl::Milliseconds(250);
 constexpr absl::Duration kPoll = absl::Milliseconds(1);
 constexpr absl::Duration kIdlePoll = absl::Microseconds(20);  // a row may take no longer
@@ -87,7 +87,7 @@ class WorkList {
       work.cancelled_ = true;
       if (work.responded_) return true;
     }
-    // One's own: it goes on, and ends, when this statement is over.
+    // A statement of the canceller's own connection goes on, and ends, when this one is over.
     if (work.owner_.db == canceller.db) return true;
     if (!insist || !IsExecuting(work.owner_.db)) return false;
     sqlite3_interrupt(work.owner_.db);  // open, since the work is here

@@ -1,5 +1,5 @@
-// RunningWork: what runs in this process, for lm_running: who it belongs to, how far it is, and a
-// flag by which somebody else can end it.
+// RunningWork: what runs in this process, for lm_running: which connection it belongs to, how far
+// it is, and a flag by which another connection can end it.
 //
 //   auto work = RunningWork::Begin(WorkKind::kLoad, {.db = db, .connection = 3, .salt = salt},
 //   path);
@@ -32,7 +32,7 @@ enum class WorkKind { kStatement, kJob, kLoad };
 absl::string_view WorkKindName(WorkKind kind);  // "statement", "job", "load"
 std::optional<WorkKind> WorkKindOf(absl::string_view name);
 
-// Whose work it is. `salt` says who may see it: see Connection::Salt().
+// Whose work it is. Connections of the same `salt` may see it (Connection::Salt()).
 struct WorkOwner {
   sqlite3* db = nullptr;    // null in another process
   int64_t process = 0;      // 0: this one
@@ -45,7 +45,7 @@ struct WorkCounts {
   std::optional<int64_t> total;  // where it is known
   int64_t done = 0;
   int64_t failed = 0;
-  int64_t before = 0;    // of those, what was so when it began
+  int64_t before = 0;    // of these, rows that were done or failed when it began
   int64_t foreseen = 0;  // answers that look-ahead had asked for
   int64_t tokens = 0;    // generated for it
 };
@@ -91,10 +91,10 @@ class RunningWork {
   static void Cancel(int64_t id, const WorkOwner& canceller);
 
   const std::atomic<bool>& cancelled() const { return cancelled_; }
-  // Says who has cancelled it. Not Cancelled, which is an interrupt by its own host, for which
-  // SQLite may roll back more than the statement. REQUIRES: cancelled().
+  // Says which connection has cancelled it. Not Cancelled, which is an interrupt by its own host,
+  // for which SQLite may roll back more than the statement. REQUIRES: cancelled().
   absl::Status CancelledStatus();
-  // Ends this, too, by who has cancelled `part`, which it waits for.
+  // Ends this, too, as cancelled by the connection that has cancelled `part`, which it waits for.
   void CancelWith(const RunningWork& part);
 
   // What it waits for, a literal; nullptr: nothing of ours.
@@ -103,8 +103,8 @@ class RunningWork {
 
   void CountAnswer(bool ok, int64_t tokens);
   void CountForeseen(int64_t count);
-  // A scan that knows its rows begins. With a second one (there is one for each row of another
-  // table, perhaps) nobody knows any more how many there will be.
+  // A scan that knows its rows begins. With a second one (perhaps there is one for each row of
+  // another table) the total is not known any more.
   void AnnounceRows(int64_t rows);
   void SetHint(std::string hint);
   // A statement that turns out to run a job.
@@ -112,7 +112,7 @@ class RunningWork {
   void SetJobCounts(int64_t total, int64_t done, int64_t failed, int64_t before);
 
   const std::string& sql() const { return sql_; }
-  // Of the statement, for those who ask on its thread.
+  // Of the statement. Used on its thread.
   const std::shared_ptr<Spending>& spending() const { return span_.spending; }
   const WorkSpan& span() const { return span_; }
   const std::shared_ptr<MemoScan>& scan() const { return scan_; }

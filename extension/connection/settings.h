@@ -30,7 +30,7 @@ struct Settings {
   std::optional<int64_t> memo_bytes;          // what it may hold
   std::optional<std::string> salt;            // whose prefix cache; default: this database's own
   std::optional<std::string> lookahead;       // "on", "off"; default: on
-  std::optional<std::string> network;         // likewise: whether models elsewhere may be asked
+  std::optional<std::string> network;         // "on", "off": whether models elsewhere may be asked
   std::optional<std::string> system;          // the system prompt of calls that give none
   // generate()'s options that are set, by their names: what the options of a call do not say.
   std::map<std::string, Cell, std::less<>> options;

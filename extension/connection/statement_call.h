@@ -1,5 +1,5 @@
 // StatementCall: a call by SQLite of something that may take long, as one statement's. What waits
-// below it finds the statement's record for lm_running here, and a statement that somebody cancels
+// below it finds the statement's record for lm_running here, and a statement that is cancelled
 // there ends with an error that says so.
 //
 //   absl::Status status = RunForStatement(connection, "generate", keeper, [&] { return ...; });

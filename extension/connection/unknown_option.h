@@ -1,4 +1,4 @@
-// What is said of a key of a call's options that nobody there knows.
+// What is said of a key of a call's options that the call does not know.
 #ifndef LM_EXTENSION_CONNECTION_UNKNOWN_OPTION_H_
 #define LM_EXTENSION_CONNECTION_UNKNOWN_OPTION_H_
 

@@ -9,11 +9,11 @@
 // exactly one of them: the model can say nothing else. The model is told
 //   {instruction} Answer with one of: {labels}.          without one: Classify the text as one of
 //   ...
-// and the descriptions, a line each, in the system prompt, which all rows share; the text is its
-// user's part. Labels that differ in their first token cost no decode step.
+// and the descriptions, a line each, in the system prompt, which all rows share; the text is the
+// user's message. Labels that differ in their first token cost no decode step.
 //
-// With {"vote": 5} it is what most of five answers say, at a temperature of 1 unless the options
-// name another; a tie is the row's failure (on_error).
+// With {"vote": 5} the answer is what most of five answers say, at a temperature of 1 unless the
+// options name another; a tie is the row's failure (on_error).
 //
 // Options of its own:
 //   multi      true: all labels that apply, as a JSON array in the order of `labels`. Each is asked
@@ -26,10 +26,11 @@
 //              logits (extension/questions/label_scores.h): they sum to 1. With multi, the
 //              probability that it applies; those are independent of each other
 //   escalate   {"model": "large", "below": 0.9}: where the model finds its label less probable than
-//              that, among the labels, the large one is asked; lm_calibrate finds the number
+//              `below`, among the labels, the large model is asked; lm_calibrate finds the number
 // The subtype of arrays and objects is JSON.
 //
-// A NULL text gives NULL. Labels that are none, or of another type, are errors that name them.
+// A NULL text gives NULL. Labels that cannot be used, or are of another type, are errors that name
+// them.
 #include <memory>
 #include <optional>
 #include <string>

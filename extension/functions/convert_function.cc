@@ -4,9 +4,8 @@
 //     {"tensors":311,"source_bytes":1192099840,"bytes":396705472}
 //
 //   -- How much worse is it? Perplexity of texts of one's own, before and after.
-//   SELECT lm_convert('/models/Qwen3-0.6B', 'q4.gguf', 'Q4_K_M', json_object('texts',
-//   json_group_array(body)))
-//     FROM notes;
+//   SELECT lm_convert('/models/Qwen3-0.6B', 'q4.gguf', 'Q4_K_M',
+//                     json_object('texts', json_group_array(body))) FROM notes;
 //     {..., "perplexity_before":14.2,"perplexity_after":14.9}
 //
 // source is the path of a GGUF file, or of a Hugging Face directory; type one of F32, F16, BF16,
@@ -15,7 +14,7 @@
 // connection may not ATTACH the destination, it may not write it either. Options: threads (0: all
 // that this process may use); texts, an array: those of the perplexity, for which both models are
 // loaded, one after the other; importance, an array of other texts: the source is run over them,
-// and what they multiply much is made more exact than what they do not (an "importance matrix").
+// and the weights that they multiply most are made more exact than others (an "importance matrix").
 #include <atomic>
 #include <optional>
 #include <string>

@@ -15,7 +15,7 @@
 // longer text is cut into parts at paragraphs and sentences. The instruction is carried out over
 // each part, many at a time, and the answers are combined, in order, in as many rounds as it takes.
 //
-// lm_summarize() looks ahead (look_ahead.h): the texts of many rows, and their parts, decode
+// lm_summarize() looks ahead (batch/look_ahead.h): the texts of many rows, and their parts, decode
 // together. Rows of an aggregate are one text, a blank line apart, in the order in which SQLite
 // visits them (ORDER BY in a subquery says which); parts are under way while further rows are read.
 //

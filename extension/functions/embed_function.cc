@@ -2,22 +2,21 @@
 //
 //   SELECT id, lm_embed(body, '{"task":"document"}') AS vector FROM notes;
 //   SELECT length(lm_embed('rain all day')) / 4;                              -- its dimensions
-//   SELECT lm_embed(body, '{"dimensions":256}') FROM notes;                   -- the first 256 of
-//   them
+//   SELECT lm_embed(body, '{"dimensions":256}') FROM notes;                   -- the first 256
 //
 // The model reads the text as it is (no chat template) and generates nothing; its hidden states,
 // after the output norm, become one vector:
 //   pooling     "mean": their mean; "last": that of the last token; "cls": that of the first. The
 //               default is what the model's file says, "mean" where it says nothing
 //   task        "query", "document", "classification", "clustering", "similarity": what the text is
-//               for. Models of search read words before it which say so: this puts them there, for
-//               models of which they are known; for others it is an error
-//   dimensions  so many numbers: the first ones, for models that were trained to be cut so
-//               (Matryoshka), which are then divided by their length
+//               for. Models of search read words before a text which say so: the option adds these
+//               words, for models whose words are known; for others it is an error
+//   dimensions  how many numbers: the first ones, divided by their length, for models that were
+//               trained to be cut so (Matryoshka)
 //   normalize   true (the default): divided by its length, so that a dot product is a cosine
 // `model`, `timeout_ms`, `on_error` and `on_overflow` mean what they mean for generate(). A text
-// longer than the context is an error unless on_overflow asks for its beginning or end. What only
-// answers have (max_tokens, choices, examples, ...) is an error.
+// longer than the context is an error unless on_overflow asks for its beginning or end. Options
+// that only answers have (max_tokens, choices, examples, ...) are errors.
 //
 // The numbers are little-endian and the same bytes whatever else the engine does. Models made for
 // chat give usable vectors, models trained for embedding give better ones: BERT and its kin (bge,

@@ -24,7 +24,7 @@
 // A schema whose top is no object with properties is shown to it as it is.
 //
 // {"model": "small", "escalate": {"model": "large", "below": 0.5}} asks the large model where the
-// small one finds its whole answer less probable than that; lm_calibrate finds the number.
+// small one finds its whole answer less probable than `below`; lm_calibrate finds the number.
 //
 // The value has the JSON subtype. A NULL text gives NULL.
 #include <memory>

@@ -12,27 +12,29 @@
 // other answers to the same prompt give each row a seed of its own: json_object('temperature', 0.8,
 // 'seed', id). {"n":3} draws three of them beside each other, as a JSON array, and computes the
 // prompt once; {"best_of":5} draws five and gives the one whose tokens the model finds most
-// probable; {"vote":5} draws five and gives the one that most of them say: texts with the same
-// words, whatever their case, white space, and marks around them, or the same JSON. A tie is a row
-// that cannot be answered. lm_try tells the shares, of a tie too:
+// probable; {"vote":5} draws five and gives what most of the five say: texts with the same words,
+// whatever their case, white space, and marks around them, or the same JSON. A tie is a row that
+// cannot be answered. lm_try tells the shares, of a tie too:
 //   {"value":"Lily","error":null,...,"votes":{"Lily":0.6,"Max":0.2,"Tom":0.2}}
 //
 // A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with
 // {"on_error":"json"} the object that lm_try returns:
 //   {"value":null,"error":"prompt ...","finish":"error","tokens_in":0,"tokens_out":0}
-// {"timeout_ms":n} fails a row that the model has worked on for so long; the time that it waits for
-// others, or shares with them, does not count: what one row has the time for alone it has in any
-// statement. max_seconds (on the clock), max_total_tokens (of prompts and answers) and max_cost (at
-// the model's prices) are budgets of the whole statement: a row that one of them does not reach for
-// cannot be answered either. Of lm_try all of these are in its object, whatever on_error says.
-// Options that are wrong and a model that cannot be loaded are mistakes of the statement, not of a
-// row: they are errors in any case. So is sqlite3_interrupt.
+// {"timeout_ms":n} fails a row that the model has worked on for n milliseconds; the time in which
+// the row waits for others, or shares with them, does not count: a row that has time enough alone
+// has time enough in any statement. max_seconds (on the clock), max_total_tokens (of prompts and
+// answers) and max_cost (at the model's prices) are budgets of the whole statement: a row for which
+// what is left of them may not be enough cannot be answered either. lm_try has all these failures
+// in its object, whatever on_error says. Options that are wrong and a model that cannot be loaded
+// are mistakes of the statement, not of a row: they are errors in any case. So is
+// sqlite3_interrupt.
 //
 // HOW IT WORKS
 //
 // The thread that runs the statement submits the prompt to the model's engine and waits; the engine
-// batches what all connections submit. A generation that nobody waits for any more is cancelled.
+// batches what all connections submit. A generation that no statement waits for any more is
+// cancelled.
 #include <memory>
 #include <utility>
 

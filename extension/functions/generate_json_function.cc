@@ -5,8 +5,8 @@
 //     '{"type":"object","required":["thing","price"],"properties":
 //        {"thing":{"type":"string","maxLength":40},"price":{"type":"number","minimum":0}}}',
 //     'Describe the offer as JSON with thing and price.');
-//   SELECT answer->>'price' FROM (SELECT generate_json(body, :schema, :system) AS answer FROM
-//   offers);
+//   SELECT answer->>'price'
+//     FROM (SELECT generate_json(body, :schema, :system) AS answer FROM offers);
 //
 // The schema is JSON Schema, of drafts 4 to 2020-12: all of its keywords and formats, but for
 // unevaluatedProperties and unevaluatedItems, $dynamicRef, references to other documents, unique
@@ -17,9 +17,9 @@
 // patternProperties are given and additionalProperties is not, there are no others, unless
 // {"additional":true} asks for JSON Schema word for word.
 //
-// What is no keyword, and a format that nobody knows, is ignored and named in lm_stats.hint;
-// {"strict_schema":true} makes it an error. A misspelt keyword (minlength, requird) is one in any
-// case, unless with "additional".
+// A member that is no keyword, and a format that is not known, is ignored and named in
+// lm_stats.hint; {"strict_schema":true} makes it an error. A misspelt keyword (minlength, requird)
+// is an error in any case, unless with "additional".
 //
 // Equal values are equal texts, for GROUP BY and DISTINCT: no white space, members in the schema's
 // order, numbers and strings in their shortest form (engine/grammar/grammar.h has the rules). With

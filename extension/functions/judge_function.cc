@@ -1,5 +1,5 @@
 // lm_if(text, question [, options])       INTEGER: 1 where the model says yes, else 0
-// lm_filter(text, question [, options])   the same, by the name that it has in a WHERE
+// lm_filter(text, question [, options])   the same as lm_if(), by a name that reads well in a WHERE
 // lm_score(text, criterion [, options])   REAL: how probable a yes is, from 0 to 1
 //
 //   SELECT id FROM letters WHERE lm_filter(body, 'Does the writer ask for a refund?');
@@ -16,8 +16,8 @@
 //
 // A server elsewhere may give no probabilities: an error. With {"vote": 5} five answers are asked
 // for, at a temperature of 1 unless the options name another, each with a seed of its own; lm_score
-// is the share of those that say yes, and lm_if what most of them say. Where half do, that is its
-// row's failure (on_error): an odd number cannot tie. Each answer is a request, and is paid for.
+// is the share of those that say yes, and lm_if what most of them say. Where half do, the row fails
+// (on_error): an odd number cannot tie. Each answer is a request, and is paid for.
 //
 // lm_if asks two models, one only where the other is in doubt, with
 //   {"model": "small", "escalate": {"model": "large", "below": 0.9}}

@@ -7,9 +7,9 @@
 //     FROM sentences ORDER BY mean_logprob DESC;
 //
 // Natural logarithms, one for each token of lm_tokenize(text), the first of which is null: nothing
-// stands before it. The text is taken as it is, without the chat template. NULL gives NULL. Of the
-// options those are known that matter without an answer: model, timeout_ms, on_error, on_overflow
-// (the numbers are those of the tokens that are left), the budgets of the statement (max_seconds,
+// stands before it. The text is taken as it is, without the chat template. NULL gives NULL. The
+// options are those that matter without an answer: model, timeout_ms, on_error, on_overflow (the
+// numbers are those of the tokens that are left), the budgets of the statement (max_seconds,
 // max_total_tokens, max_cost), ...
 #include <charconv>
 #include <cmath>

@@ -5,8 +5,8 @@
 //     FROM reviews;
 //
 //   -- Rows with a common beginning one after the other share more of their prompts.
-//   SELECT id, lm_map(body, manual) OVER (ORDER BY manual ROWS BETWEEN CURRENT ROW AND 63
-//   FOLLOWING)
+//   SELECT id, lm_map(body, manual)
+//                OVER (ORDER BY manual ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING)
 //     FROM questions;
 //
 // The frame is how far SQLite steps ahead: the rows of it are submitted before the current row's
@@ -20,8 +20,7 @@
 // xStep submits a row, xValue waits for the oldest one, xInverse lets it go: for a frame that
 // begins with the current row, the oldest one is the current one. SQLite says nothing of the frame,
 // but the text of the statement, or of its views, does; counting the calls is the second line of
-// defence.
-// xFinal ends the partition: what is still under way is cancelled then, for nobody waits any more.
+// defence. xFinal ends the partition, and cancels what is still under way.
 #include <algorithm>
 #include <memory>
 #include <new>

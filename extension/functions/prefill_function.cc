@@ -4,22 +4,22 @@
 //   SELECT lm_prefill(body, 'You are given a report. ...') FROM reports;
 //
 // Computes a prompt and answers nothing: the next generate() that begins with it starts where it
-// ends. With lm_settings('prefix_store') it is written to the store at once, where else only what
-// two prompts have begun with is; so another process finds it, on this machine or on one that has
-// the folder. Without a store it stays in this process's cache. prompt NULL: up to where the text
-// of a prompt would begin.
+// ends. With lm_settings('prefix_store') the prompt is written to the store at once (else only what
+// two prompts have begun with is), and another process finds it, on this machine or on one that has
+// the folder. Without a store the prompt stays in this process's cache. prompt NULL: up to where
+// the text of a prompt would begin.
 //
 //   {"tokens":2100,"computed":2100,"bytes":68812800,"place":"store"}
 //
 // tokens is how many tokens a later prompt is spared, computed how many of them were computed now
-// (the others were known), bytes what they take in memory, place "store" or "memory". Whose it is
-// is as with all prefixes: this database's (lm_settings('salt')). A prompt of fewer than 64 tokens
-// is not written.
+// (the others were known), bytes what they take in memory, place "store" or "memory". It belongs to
+// this database, as all prefixes do (lm_settings('salt')). A prompt of fewer than 64 tokens is not
+// written.
 //
 // It takes system and options as generate() does; of these only those that are part of the prompt
 // matter (messages, examples, lora, model), and the budgets of the statement (max_seconds,
 // max_total_tokens, max_cost), of which a prompt takes its tokens and one more. A prompt that does
-// not fit is an error, as there.
+// not fit is an error, as for generate().
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -19,11 +19,11 @@
 //   SELECT tokens, tokens_shared, tokens_shared_ordered, field_order          -- what it would save
 //     FROM lm_explain('SELECT generate(lm_prompt(..., json_object(...))) FROM reviews');
 //
-// The order of engine/text/chat/field_order.h: the best one that is the same for all rows. It is of
-// the rows as they are now: to keep prompts, and what is remembered of them, as they are while rows
-// are added, keep the order in a table. NULLs are NULL, and no rows are passed over by
-// lm_field_order but those. Both are functions of their arguments, for views, triggers and indexes,
-// too.
+// The order of engine/text/chat/field_order.h: the best one that is the same for all rows. The
+// order is that of the rows as they are now: to keep prompts, and the answers remembered for them,
+// while rows are added, keep the order in a table. A NULL argument gives NULL; lm_field_order
+// passes over NULLs, and over no other rows. Both are functions of their arguments, for views,
+// triggers and indexes, too.
 #include <optional>
 #include <string>
 #include <utility>

@@ -1,21 +1,20 @@
-// lm_rerank(query, text [, options])   REAL: how well the text answers the query, the higher the
-// better
+// lm_rerank(query, text [, options])   REAL: how well the text answers the query
 //
 //   SELECT id, body FROM notes
 //    WHERE id IN (SELECT id FROM nearest) ORDER BY lm_rerank('rain in May', body) DESC LIMIT 10;
 //
-// For models that are made to rank texts (bge-reranker, Qwen3-Reranker, ...): they read query and
-// text together, and their classifier's first label is the score. Of most it is any number, of
-// others a probability:
+// The higher, the better. For models that are made to rank texts (bge-reranker, Qwen3-Reranker,
+// ...): they read query and text together, and their classifier's first label is the score. Of most
+// models the score is any number, of others a probability:
 //   normalize   false (the default): the score as it is; true: 1 / (1 + exp(-score)), from 0 to 1,
 //               where the model has no probabilities itself
 // `model`, `timeout_ms`, `on_error` and `on_overflow` mean what they mean for generate(): query and
 // text together may be as long as the context, on_overflow cuts the text. NULL gives NULL. Other
-// models are refused; what they think of a text lm_score says.
+// models are refused; lm_score says what they think of a text.
 //
 // A model on the network is asked at /rerank, which its server must have (llama-server with
-// --reranking, vLLM, SGLang, Jina's and Cohere's kin). Its score is what the server gives: of
-// llama-server any number, which normalize makes a probability; of others they have done so.
+// --reranking, vLLM, SGLang, Jina's and Cohere's kin). Its score is what the server gives:
+// llama-server any number, which normalize makes a probability; others a probability.
 #include <cmath>
 #include <memory>
 #include <optional>

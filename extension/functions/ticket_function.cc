@@ -9,12 +9,12 @@
 // and decode together, before one is waited for. Without MATERIALIZED, SQLite submits and awaits
 // row by row, which is generate() with more words.
 //
-// A ticket belongs to its statement and is gone when that ends; what nobody has awaited by then is
-// cancelled. A connection may have 100,000 tickets at a time, and 256 MiB of prompts in them: for
-// more rows there is lm_query. A ticket can be awaited more than once. lm_await gives what
-// generate() would have given: an error, with the number of the submitted row, or NULL or a JSON
-// object where lm_submit's options ask for it. NULL prompts have the ticket NULL, whose answer is
-// NULL.
+// A ticket belongs to its statement and is gone when that ends; answers that have not been awaited
+// by then are cancelled. A connection may have 100,000 tickets at a time, and 256 MiB of prompts in
+// them: for more rows there is lm_query. A ticket can be awaited more than once. lm_await gives
+// what generate() would have given: an error, with the number of the submitted row, or NULL or a
+// JSON object where lm_submit's options ask for it. NULL prompts have the ticket NULL, whose answer
+// is NULL.
 #include <algorithm>
 #include <memory>
 #include <optional>

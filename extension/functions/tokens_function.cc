@@ -13,11 +13,11 @@
 //
 // Without options these are functions of their text and of the connection's model, and views,
 // triggers, generated columns and indexes of a database may use them. An index or a stored column
-// keeps what the model of the connection said that wrote the row. After another model has become
-// the default, REINDEX: until then queries that use the index miss rows or find others, and DELETE
-// says that the database is malformed. Whoever writes such a table, or runs integrity_check, must
-// have loaded this extension, with that model. To be safe from all that, keep the count in a column
-// of your own.
+// keeps what was said by the model of the connection that wrote the row. After another model has
+// become the default, REINDEX: until then queries that use the index miss rows or find others, and
+// DELETE says that the database is malformed. Whoever writes such a table, or runs integrity_check,
+// must have loaded this extension, with that model. To be safe from all that, keep the count in a
+// column of your own.
 //
 // A model on the network (lm_models) has these where its option tokenizer says in which file its
 // tokens are; lm_token_count asks a llama-server, vLLM or SGLang without it, too, a request a call.

@@ -24,8 +24,8 @@
 namespace lm {
 
 // The StatusOr that body(cancel) returns; Cancelled, within a few milliseconds, where the statement
-// on `db` is interrupted meanwhile. The work then goes on until it looks at `cancel`, and nobody
-// waits for it: `body` owns all that it uses. Where there are no more threads it runs on this one.
+// on `db` is interrupted meanwhile. The work then goes on until it looks at `cancel`, without being
+// waited for: `body` owns all that it uses. Where there are no more threads it runs on this one.
 // REQUIRES: called on the thread that runs the statement, while it runs.
 template <typename Body>
 std::invoke_result_t<Body&, std::atomic<bool>&> RunAside(sqlite3* db, Body body) {
@@ -53,7 +53,7 @@ std::invoke_result_t<Body&, std::atomic<bool>&> RunAside(sqlite3* db, Body body)
   try {
     std::thread([work]() mutable {
       work->Run();
-      work.reset();  // and with it a result that nobody waits for
+      work.reset();  // and with it a result that is not waited for
     }).detach();
   } catch (const std::system_error&) {
     return work->body(work->cancel);
@@ -61,7 +61,8 @@ std::invoke_result_t<Body&, std::atomic<bool>&> RunAside(sqlite3* db, Body body)
   InterruptPoll poll(db);
   absl::MutexLock lock(&work->mutex);
   while (!work->mutex.AwaitWithTimeout(absl::Condition(&work->done), kInterruptInterval)) {
-    // On a job's own connection the statement is another's: that of who waits (checkpoint.h).
+    // On a job's own connection the statement to interrupt is that of the caller who waits
+    // (checkpoint.h).
     if (!poll.Interrupted() && !Interrupted()) continue;
     work->cancel = true;
     return absl::CancelledError("interrupted");

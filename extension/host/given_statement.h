@@ -1,4 +1,4 @@
-// SQL that somebody gives as a text: the argument of lm_query(), a job's query and its target.
+// SQL that the user gives as a text: the argument of lm_query(), a job's query and its target.
 //
 //   ASSIGN_OR_RETURN(Statement select, PrepareGivenSelect(db, sql));  // or
 //   ASSIGN_OR_RETURN(Statement change, PrepareGivenChange(db, sql));
@@ -20,7 +20,8 @@
 
 namespace lm {
 
-// One SELECT (VALUES, WITH ... SELECT) that only reads, with no parameters: nobody would bind them.
+// One SELECT (VALUES, WITH ... SELECT) that only reads, with no parameters, which would stay
+// unbound.
 absl::StatusOr<Statement> PrepareGivenSelect(sqlite3* db, absl::string_view sql);
 
 // The same of a function's argument, whose name the errors begin with.

@@ -13,7 +13,7 @@
 
 namespace lm {
 
-// How often one who waits asks.
+// How often waiting code asks.
 inline constexpr absl::Duration kInterruptInterval = absl::Milliseconds(5);
 
 // Asks whether the statement that runs on `db` has been interrupted. SQLite 3.41 has a function for

@@ -20,7 +20,7 @@
 
 namespace lm {
 
-// What `code` of a call on `db` means for who asked: Cancelled for an interrupt, Unavailable for a
+// What `code` of a call on `db` means for its caller: Cancelled for an interrupt, Unavailable for a
 // lock that others hold, InvalidArgument where the statement or its values are wrong (a constraint,
 // a type, a length, a name that is not known), PermissionDenied by an authorizer, ResourceExhausted
 // for memory and room on the disk, else Internal. Its message is SQLite's.

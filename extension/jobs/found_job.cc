@@ -33,7 +33,7 @@ absl::StatusOr<FoundJob> FindJob(sqlite3* user, absl::string_view job,
     if (!row) return found;
     if (databases.Integer(kNumber) < kFirstAttached) continue;
     ASSIGN_OR_RETURN(const std::string schema, databases.Text(kName));
-    // One that cannot be looked at may belong to anybody.
+    // A database that cannot be looked at may have any jobs.
     absl::StatusOr<FoundJob> here = FindIn(user, schema, job);
     if (here.ok()) return here;
   }

@@ -11,7 +11,7 @@
 
 namespace lm {
 
-// To what it is the answer, as lm_job_rows keeps it (job_question.h). Empty: nobody knows.
+// The question of an answer, as lm_job_rows keeps it (job_question.h). Empty: it is not known.
 struct JobAsked {
   std::string version = {};  // prompt_version
   std::string model = {};

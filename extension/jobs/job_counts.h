@@ -14,7 +14,7 @@ struct JobCounts {
   int64_t done = 0;
   int64_t failed = 0;
   int64_t unknown = 0;   // rows whose state is none of these
-  int64_t awaited = 0;   // of those that run, the ones that the store's run is to wait for
+  int64_t awaited = 0;   // of those that run, rows that the store's run is to wait for
   std::string stranger;  // a state that is none of these
 
   // Rows that the query gives no more are in none of these.

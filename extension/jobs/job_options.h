@@ -21,7 +21,8 @@ struct JobOptions {
   std::shared_ptr<const ReadInParts> parts = {};  // null: each row is one prompt
 };
 
-// InvalidArgument for what is wrong with the job's own. The others are left to who reads them.
+// InvalidArgument for what is wrong with the job's own. Options of generate() are checked where
+// they are read.
 absl::StatusOr<JobOptions> ReadJobOptions(const std::optional<std::string>& json);
 
 }  // namespace lm

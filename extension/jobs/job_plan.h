@@ -5,8 +5,8 @@
 //   RETURN_IF_ERROR(plan.Make("qwen"));                                // once for each job
 //   ASSIGN_OR_RETURN(JobChanges changes, plan.Refresh("qwen", ...));   // as often as one likes
 //
-// The query is read before anybody is kept waiting: where the job has a connection of its own, its
-// rows go to a temporary table first.
+// The query is read before other writers are kept waiting: where the job has a connection of its
+// own, its rows go to a temporary table first.
 #ifndef LM_EXTENSION_JOBS_JOB_PLAN_H_
 #define LM_EXTENSION_JOBS_JOB_PLAN_H_
 
@@ -52,7 +52,7 @@ class JobPlan {
   // InvalidArgument where it is not one SELECT of two or three columns.
   absl::StatusOr<Statement> PrepareQuery() const;
 
-  // Writes the rows down, if nobody has done it yet. `model` is written down as well:
+  // Writes the rows down, if that was not done yet. `model` is written down as well:
   // FailedPrecondition where the job was begun with another.
   absl::Status Make(absl::string_view model);
 

@@ -2,7 +2,7 @@
 //
 //   RETURN_IF_ERROR(CheckReach(db, "main", "UPDATE notes SET short = :value WHERE id = :id"));
 //
-// A job comes with a database, which somebody else may have made. Where it has a connection of its
+// A job comes with a database, which a stranger may have made. Where it has a connection of its
 // own, there is nothing there but the database and SQLite's own functions. A database in memory has
 // only the user's, with its settings, its temporary and attached databases, and the functions of
 // its host; so its program is looked at before it is run.

@@ -18,7 +18,7 @@
 namespace lm {
 namespace {
 
-// Answers wait so long for others to be committed with; a claim is renewed as often.
+// How long answers wait for others to be committed with them, and how often a claim is renewed.
 constexpr absl::Duration kCommitInterval = absl::Seconds(1);
 // How often a run that has no rows looks after those of others.
 constexpr absl::Duration kPollForOthers = absl::Milliseconds(100);
@@ -86,8 +86,8 @@ absl::Status JobRun::ReadOptions(Connection& connection) {
   }
   GenerationOptions& generation = options->generation;
   if (generation.on_error == OnError::kError) max_errors_ = 0;
-  // A row that a budget does not reach for is none that failed: it waits. So time is looked at
-  // here, and tokens and costs are by each row before it is submitted.
+  // A row for which a budget is not enough has not failed: it waits. So time is looked at here, and
+  // tokens and costs by each row before it is submitted.
   if (options_.max_seconds.has_value()) {
     generation.max_seconds = static_cast<double>(*options_.max_seconds);
   }
@@ -112,7 +112,7 @@ absl::Status JobRun::PlanRows() {
   question_.emplace(call_->generation, std::string(call_->SystemOf(system)), std::move(digest),
                     parts_.get());
   if (!options_.refresh) return store_->Plan(info.name);
-  // Who names the model has changed it on purpose.
+  // A model that the job's options name was changed on purpose.
   const bool any_model = !call_->generation.model.empty();
   ASSIGN_OR_RETURN(changes_, store_->Refresh(*question_, info.name, any_model));
   return absl::OkStatus();
@@ -251,7 +251,7 @@ absl::Status JobRun::AskProbe() {
   probe_.emplace(RowPrompt{.prompt = std::move(probe.prompt),
                            .system = std::move(probe.system),
                            .options = std::make_shared<const CallOptions>(std::move(options))});
-  // What is refused here has asked nobody.
+  // A probe that is refused here has not reached the model.
   if (!probe_->Submit() || probe_->answered()) {
     trouble_.ProbeFailed(probe_->answer().generation.status, now);
     probe_.reset();
@@ -461,7 +461,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     const int64_t answered = CountAnswered();
     if (const std::string why = BudgetsEnd(absl::Now()); !why.empty()) return Stop(why);
     RETURN_IF_ERROR(StopForTrouble());
-    // What has come is committed before: the probe may be one of those.
+    // Answers that have come are committed before: the probe may be one of these rows.
     if (!trouble_.any() || answered == 0) RETURN_IF_ERROR(AskAgain());
     if (!IsTimeToCommit(answered, absl::Now())) {
       const WaitingFor waiting(work_.get(), trouble_.any()  ? "network"

@@ -74,8 +74,8 @@ class JobRun {
   const Generator& generator() const { return call_->generator(); }
 
   // Works until there is something to report; nullopt once the end has been. Aborted where more
-  // rows have failed than max_errors, or who answers them is gone or will not go on; what was
-  // answered is committed then.
+  // rows have failed than max_errors, or the model that answers them is gone or will not go on;
+  // what was answered is committed then.
   absl::StatusOr<std::optional<JobProgress>> Advance();
 
  private:
@@ -141,7 +141,7 @@ class JobRun {
   absl::StatusOr<JobProgress> Stop(const std::string& why, Others others = Others::kGoBack);
   // The error of a run whose target takes no answer any more, after the same.
   absl::Status StopForTarget();
-  // The error of a run that has nobody to answer it, after the same; OK where there is no need.
+  // The error of a run that no model answers, after the same; OK where there is no need.
   absl::Status StopForTrouble();
   // The error of a run in which more rows have failed than max_errors, after the same.
   absl::Status StopForErrors();
@@ -160,7 +160,7 @@ class JobRun {
   absl::Duration most_ = absl::InfiniteDuration();  // of the run
 
   std::list<Row> rows_;   // claimed by this run
-  std::list<Held> held_;  // likewise
+  std::list<Held> held_;  // claimed, and to be asked again
   JobTrouble trouble_;
   std::optional<PendingAnswer> probe_;
   int64_t failed_ = 0;  // by this run

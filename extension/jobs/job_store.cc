@@ -336,7 +336,8 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
   Outcome outcome = answer.generation.status.ok() ? Outcome::kDone : Outcome::kFailed;
   absl::Status written = WriteAnswer(number, answer, outcome);
   if (absl::IsInvalidArgument(written)) {
-    // Longer than SQLITE_LIMIT_LENGTH lets a row be, or against a constraint that somebody added.
+    // Longer than SQLITE_LIMIT_LENGTH lets a row be, or against a constraint that was added to the
+    // table.
     const int most = sqlite3_limit(database_.db(), SQLITE_LIMIT_LENGTH, -1);
     const size_t bytes = answer.value.has_value() ? answer.value->size() : 0;
     const std::string why =
@@ -404,7 +405,7 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
   std::vector<std::string> gone;
   std::map<std::string, OthersClaim> seen;
   const auto tick = std::chrono::steady_clock::now();
-  // Who has waited for the same lock as this one has not renewed its claims meanwhile.
+  // A run that has waited for the same lock as this one has not renewed its claims meanwhile.
   const bool could_renew = database_.waited() < kLongWait;
   others.Bind(1, job_.name).Bind(2, worker_.name());
   for (;;) {

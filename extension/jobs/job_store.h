@@ -52,25 +52,25 @@ namespace lm {
 // themselves. Not thread-safe.
 class JobStore {
  public:
-  // NotFound, with the names of those there are, where there is no such job. REQUIRES: *database
-  // outlives it.
+  // NotFound, with the names of all jobs, where there is no such job. REQUIRES: *database outlives
+  // it.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(JobDatabase* database,
                                                         absl::string_view name);
 
   const Job& job() const { return job_; }
   const JobWorker& worker() const { return worker_; }
 
-  // Looks at the job's query and target: InvalidArgument where one of them is none,
-  // PermissionDenied where the user's connection may not do what it does.
+  // Looks at the job's query and target: InvalidArgument where one of them is not what it has to
+  // be, PermissionDenied where the user's connection may not do what it does.
   absl::Status Prepare();
 
-  // Reads the query and writes down its rows, if nobody has done it yet. Other writers are kept
+  // Reads the query and writes down its rows, if that was not done yet. Other writers are kept
   // waiting only while the rows are copied. `model` is written down as well: FailedPrecondition
   // where the job was begun with another. Begins a transaction.
   absl::Status Plan(absl::string_view model);
-  // Reads the query again (JobPlan::Refresh), and has the target take what
-  // rows have kept that were gone meanwhile. A job whose options name the model may have another
-  // than it was begun with. Begins a transaction.
+  // Reads the query again (JobPlan::Refresh), and has the target take the kept answers of rows that
+  // were gone meanwhile. A job whose options name the model may have another than it was begun
+  // with. Begins a transaction.
   absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
                                      bool any_model);
 
@@ -83,16 +83,16 @@ class JobStore {
   // NotFound where the job was deleted, or replaced by another, since it was opened. A job that was
   // renamed is followed where this worker has rows of it, and NotFound otherwise.
   absl::Status CheckThere();
-  // Gives this worker up to `most` waiting rows, or fewer once their texts have so many `bytes`,
-  // and renews its claims. They come in the query's order, kMostOrdered at a time, and of those in
-  // the order of their texts, so that what these begin with alike is computed once.
+  // Gives this worker up to `most` waiting rows, or fewer where their texts have `bytes` by then,
+  // and renews its claims. Rows come in the query's order, kMostOrdered at a time, and among these
+  // in the order of their texts, so that what these begin with alike is computed once.
   absl::Status Claim(int64_t most, size_t bytes, absl::Time lease, std::vector<JobRow>* rows);
   // Writes down an answer and lets the target take it; an answer that the table or the target
   // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
   // kKept: the target is broken(); the row waits, with its answer.
   enum class Outcome { kDone, kFailed, kLost, kKept };
   absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
-  // Why the target can take no answer at all; OK: nobody has said that.
+  // Why the target can take no answer at all; OK as far as is known.
   const absl::Status& broken() const { return target_.broken(); }
   // Once Complete has been committed: this store does not claim the row again.
   void SetAside(int64_t number) { answered_.insert(number); }
@@ -164,7 +164,7 @@ class JobStore {
   SubmittedRows submitted_;
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on
-  std::unordered_set<int64_t> answered_;  // of those, the ones it is done with
+  std::unordered_set<int64_t> answered_;  // numbers of rows that it is done with
   // The claims of others as they were last seen to change.
   struct OthersClaim {
     int64_t lease = 0;

@@ -44,8 +44,8 @@ class JobTarget {
   // that is the row's failure, or the target is broken(). REQUIRES: inside Transact().
   absl::Status Offer(int64_t number, const JobAnswer& answer, absl::Status* refused);
 
-  // Why it can take no answer at all, as it has said of the last one: a table or column of it is
-  // gone. OK: nobody has said that.
+  // Why it can take no answer at all, by what it said of the last one: a table or column of it is
+  // gone. OK as far as is known.
   const absl::Status& broken() const { return broken_; }
   // How many answers it has taken without changing a row by any of them; 0 where one has.
   int64_t answers_without_change() const { return rows_changed_ == 0 ? answers_taken_ : 0; }

@@ -79,7 +79,7 @@ void JobTrouble::ProbeAnswered(absl::Time now) {
 }
 
 void JobTrouble::ProbeFailed(absl::Status status, absl::Time now) {
-  if (!any()) return;  // likewise
+  if (!any()) return;  // a row was answered meanwhile
   probed_ = true;
   Pause(now);
   if (TroubleOf(status) != Trouble::kNone) Note(std::move(status), now);

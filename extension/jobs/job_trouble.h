@@ -1,5 +1,5 @@
-// JobTrouble: what a run of a job makes of answers that are missing because of who was to give
-// them, and not because of what was asked (engine/runtime/trouble.h).
+// JobTrouble: what a run of a job makes of answers that are missing because of the model or its
+// server, and not because of what was asked (engine/runtime/trouble.h).
 //
 //   if (trouble.Met(&row.trouble, status, now)) hold the row, to ask it again
 //   if (trouble.MayProbe(now)) ask something small that is none of the rows, and nothing else
@@ -30,7 +30,7 @@ namespace lm {
 struct RowTrouble {
   std::string before = {};  // the error with which it has failed in an earlier run
   int64_t answered = -1;    // rows of the run, when it last did; negative: it has not
-  int64_t probes = 0;       // likewise, with an answer
+  int64_t probes = 0;       // probes with an answer, at that time
   int alone = 0;            // how often others have been answered in between
   int probed = 0;           // and how often the probe, or others
   Trouble kind = Trouble::kNone;  // of which all this is
@@ -39,7 +39,7 @@ struct RowTrouble {
 // Not thread-safe.
 class JobTrouble {
  public:
-  // An outage is waited for so long.
+  // `patience`: how long an outage is waited for.
   explicit JobTrouble(absl::Duration patience) : patience_(patience) {}
 
   // Whether answers are missing, and none has come since.

@@ -1,4 +1,4 @@
-// Who works on a job, as the rows it has claimed tell other processes.
+// JobWorker: a run that works on a job, as the rows it has claimed tell other processes.
 //
 //   const JobWorker me;
 //   claim(rows, me.name());              // '4711.88210.4026531836.6a1c...#90b3....2'

@@ -33,8 +33,8 @@ absl::Status SubmittedRows::Read(absl::string_view job) {
     ASSIGN_OR_RETURN(const std::string state, batches.Text(2));
     ASSIGN_OR_RETURN(const std::string worker, batches.Text(3));
     const bool sent = state == "submitted";
-    // Of one that is being made the server has no more than a file, if that: where its maker is
-    // gone, who goes on with it leaves out what has been answered.
+    // Of a batch that is being made the server has no more than a file, if that: where its maker is
+    // gone, the process that goes on with it leaves out what has been answered.
     const bool has_maker = !worker.empty() && !JobWorker::IsGone(worker) &&
                            batches.Integer(4) >= absl::ToUnixMillis(absl::Now());
     if (state == "making" && !has_maker) continue;
@@ -72,7 +72,7 @@ absl::StatusOr<int64_t> SubmittedRows::Count(absl::string_view job) {
                         "{db}.lm_job_rows WHERE job = ?1 AND state = 'waiting' AND "
                         "number BETWEEN ?2 AND ?3 AND vanished IS NOT NULL)")));
   int64_t submitted = 0, first = 0;
-  for (const Range& range : ranges_) {  // ranges that somebody wrote may overlap
+  for (const Range& range : ranges_) {  // ranges that were written by hand may overlap
     first = std::max(first, range.first);
     count.Bind(1, job).Bind(2, first).Bind(3, range.last);
     RETURN_IF_ERROR(count.Step().status());

@@ -1,5 +1,5 @@
 // SubmittedRows: which of a job's rows are in batches of a server that have not ended (BatchStore).
-// They wait, and are nobody's to claim: until a batch has ended, its server may answer all that is
+// They wait, and no run claims them: until a batch has ended, its server may answer all that is
 // between its first row and its last.
 //
 //   SubmittedRows submitted(&database);

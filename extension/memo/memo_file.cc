@@ -39,7 +39,7 @@ constexpr char kReplace[] = "DELETE FROM generations WHERE " LM_MEMO_KEY;
 #undef LM_MEMO_COLUMNS
 #undef LM_MEMO_KEY
 constexpr char kDelete[] = "DELETE FROM generations WHERE id = ?1";
-// A sixteenth of them, but only so many as take some milliseconds.
+// A sixteenth of the rows, but no more than take some milliseconds.
 constexpr char kDropUnused[] =
     "DELETE FROM generations WHERE id IN (SELECT id FROM generations ORDER BY used, id "
     "LIMIT 1 + (SELECT count(*) FROM (SELECT 1 FROM generations LIMIT 1024)) / 16)";
@@ -111,12 +111,12 @@ bool MemoFile::LeaveToParent() noexcept {
 MemoFile::~MemoFile() {
   if (fork_guard_.forked()) {
     if (LeaveToParent()) return;
-    // Somebody was using it when the process was forked: it may be half written.
+    // Another thread was using it when the process was forked: it may be half written.
     for (Statement* statement : Statements()) new Statement(std::move(*statement));
     db_.release();
     return;
   }
-  const FairMutexLock lock(&mutex_);  // which nobody else has any more
+  const FairMutexLock lock(&mutex_);  // which no other thread has any more
   next_open_ = next_write_ = absl::InfinitePast();
   try {
     WritePending();
@@ -215,7 +215,7 @@ absl::Status MemoFile::Prepare() {
     RETURN_IF_ERROR(StatusOf(db, sqlite3_db_config(db, option, value, nullptr)));
   }
   RETURN_IF_ERROR(Execute(db, "PRAGMA cell_size_check = ON"));
-  // Only what is ours, or nobody's yet, is written to.
+  // Only a file that is ours, or empty, is written to.
   RETURN_IF_ERROR(CheckSchema());
   // In WAL mode a commit is an append; at NORMAL, without waiting for the disk.
   RETURN_IF_ERROR(Execute(db, "PRAGMA journal_mode = WAL"));
@@ -286,7 +286,7 @@ void MemoFile::NoteFailure(const absl::Status& status) {
 
 std::optional<RememberedAnswer> MemoFile::Find(const MemoKey& key) {
   const FairMutexLock lock(&mutex_);
-  if (!lock.held()) return std::nullopt;  // for nobody
+  if (!lock.held()) return std::nullopt;  // interrupted: no answer is wanted
   if (absl::Status open = EnsureOpen(); !open.ok()) {
     NoteTrouble(open);
     return std::nullopt;

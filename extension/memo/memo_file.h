@@ -1,27 +1,27 @@
 // MemoFile: the memo on disk, an SQLite database of its own that lm_settings('memo') names.
 //
 //   std::shared_ptr<MemoFile> file = MemoFile::Of("/var/lib/notes/memo.db");
-//   RETURN_IF_ERROR(file->Open());              // where somebody wants to know whether it is one
+//   RETURN_IF_ERROR(file->Open());              // to know whether it is one
 //   Session session(engine, salt, MemoAccess{file->owner(), file});
 //
 // It has a connection of its own and writes short transactions, so it survives whatever becomes of
-// the user's transactions and of the process. Any number of processes may use one file; those who
-// name the same file share what is in it.
+// the user's transactions and of the process. Any number of processes may use one file, and share
+// what is in it.
 //
-// An answer is committed before anybody gets it, if the file can be written then. If not (another
+// An answer is committed before it is given, if the file can be written then. If not (another
 // process holds its lock for more than kBusyMs, the disk is full, the file is damaged or gone),
-// nobody waits and nothing fails: answers are given all the same, queue here (at most
+// no statement waits and nothing fails: answers are given all the same, queue here (at most
 // kMostPendingBytes of them) and are tried again with an answer that is given kPause later or more,
-// and when the last connection lets the file go. Whoever kills the process meanwhile, and who finds
-// the queue full, loses them. Trouble() says so while it lasts. A commit is in the operating
+// and when the last connection lets the file go. They are lost where the process is killed
+// meanwhile, or the queue is full. Trouble() says so while it lasts. A commit is in the operating
 // system's hands: losing power may take the last ones, never the file.
 //
 // What is in the file is bounded by bytes, and the answers that were not used for longest leave
-// first, some with each commit, so that others come in between. One of those who write answers goes
-// on with it until the file is small enough, unless he is interrupted; then who writes the next one
-// does. Used is when they came, or when a process last took them out of the file, as far as that
-// has been written down (with the next answers, or when the file is let go). The room that they
-// leave is used again, but the file does not shrink.
+// first, some with each commit, so that others come in between. One statement that writes answers
+// goes on with that until the file is small enough, unless it is interrupted; then the statement
+// that writes the next answer does. An answer counts as used when it came, and when a process last
+// took it out of the file, as far as that has been written down (with the next answers, or when the
+// file is let go). Room that becomes free is used again, but the file does not shrink.
 //
 // The file is untrusted input: one with any other schema than ours is refused, its triggers and
 // views are never run, a row that does not fit its own seal counts as absent, and what the seal
@@ -84,7 +84,7 @@ class MemoFile : public MemoStore {
   // How much the file may hold; the last word counts.
   void set_max_bytes(int64_t bytes) { max_bytes_ = bytes; }
 
-  // Whom the memo in memory knows the file's users as.
+  // The owner under which the memo in memory keeps the file's answers.
   const std::string& owner() const { return owner_; }
 
   std::optional<RememberedAnswer> Find(const MemoKey& key) override;

@@ -1,4 +1,5 @@
-// MemoListing: what lm_memo shows of a memo, a page at a time, so that nobody waits for all of it.
+// MemoListing: what lm_memo shows of a memo, a page at a time, so that no reader waits for all of
+// it.
 //
 //   MemoListing listing(file, owner, /*texts=*/true);
 //   for (;;) {

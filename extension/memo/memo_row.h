@@ -5,8 +5,8 @@
 //   ...
 //   ASSIGN_OR_RETURN(std::optional<MemoRow> row, ReadMemoRow(select));
 //
-// The seal is a digest without a key. It notices damage; whoever can write the file can seal what
-// he likes, so what is read is held to CanBeAnswer() before anybody uses it.
+// The seal is a digest without a key. It notices damage; whoever can write the file can seal
+// anything, so what is read is held to CanBeAnswer() before it is used.
 #ifndef LM_EXTENSION_MEMO_MEMO_ROW_H_
 #define LM_EXTENSION_MEMO_MEMO_ROW_H_
 

@@ -21,10 +21,10 @@ namespace lm {
 namespace {
 
 using Group = std::vector<size_t>;  // of labels, ascending
-// Where the model is asked: behind so many bytes, which these labels have in common.
+// Where the model is asked: behind how many bytes, which these labels have in common.
 using Point = std::pair<size_t, Group>;
 
-// Of what a point shares out, so much may lie on tokens that end within a character.
+// The share of a point that may lie on tokens that end within a character.
 constexpr double kNegligible = 1e-3;
 
 bool BeginsCharacter(absl::string_view text, size_t at) {

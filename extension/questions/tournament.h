@@ -21,7 +21,7 @@
 namespace lm {
 
 using Match = std::pair<size_t, size_t>;
-// As many numbers as matches: more than a half where the first wins, who also wins a tie.
+// A number for each match: more than a half where the first of the two wins, which also wins a tie.
 using PlayMatches = absl::FunctionRef<absl::StatusOr<std::vector<double>>(absl::Span<const Match>)>;
 
 // The best `most` of [0, num_players), the best first.

@@ -29,8 +29,8 @@ RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::stri
                      std::shared_ptr<const CallOptions> options,
                      std::optional<std::string> asked = {});
 
-// p(yes) / (p(yes) + p(no)), over all tokens that begin one of the words. Of so many votes (0:
-// none), their share.
+// p(yes) / (p(yes) + p(no)), over all tokens that begin one of the words. With `votes` (0: none),
+// the share of yes among them.
 double ProbabilityOfYes(const Generation& answer, int32_t votes = 0);
 
 }  // namespace lm

@@ -1,19 +1,18 @@
-// lm_batch_export(job [, options]): the rows of a job as files of requests, for somebody else to
-// answer
+// lm_batch_export(job [, options]): the rows of a job as files of requests to a server
 //   -> shard, lines, bytes, text
 //
 //   SELECT text FROM lm_batch_export('label', '{"model":"Qwen/Qwen3-32B","dialect":"vllm"}');
 //   SELECT * FROM lm_batch_export('label', '{"model":"gpt-5-mini","path":"/data/label"}');
 //
-// The requests are those that lm_run() would make of a server of OpenAI's API, constraints
+// The requests are those that lm_run() would send to a server of OpenAI's API, constraints
 // included, in the form of its Batch API: one JSON object a line, with a custom_id of the job's
 // name, the row's number in lm_job_rows and a digest of what is asked. `vllm run-batch`, SGLang,
 // hosted batch APIs and anything that reads JSONL can answer them, anywhere and in any order;
 // lm_batch_import() takes what they say. sql/batch_files.md shows it.
 //
-// Without `path` a row of the result is a line: its shard, 1, its bytes, and the line. With it, one
-// is a file, path-00001.jsonl and so on, that is there as a whole: its shard, lines, bytes and
-// path. A shard has 50,000 lines and 200 MB at most, as the Batch API takes them.
+// Without `path` each row of the result is a line: its shard, 1, its bytes, and the line. With it,
+// each row is a file, path-00001.jsonl and so on, which appears when it is whole: its shard, lines,
+// bytes and path. A shard has 50,000 lines and 200 MB at most, as the Batch API takes them.
 //
 // Rows that wait are exported; they go on waiting until they are answered, so lm_run() could do
 // some of them meanwhile. The job's query is asked if it has not been, as by lm_run(). What needs
@@ -23,7 +22,7 @@
 //   model     what the server calls its model; unless given, as the model on the network that the
 //             job names has it in lm_models
 //   dialect   how constraints and other options are written: openai, vllm, sglang, llama-server,
-//             ollama; unless given, likewise, or else openai
+//             ollama; unless given, as that model has it in lm_models, or else openai
 //   path      of files to write; one that exists is not written over
 //   lines, bytes   the most of a shard
 //   retry     true: failed rows, too

@@ -1,5 +1,4 @@
-// lm_batch_poll(job [, options]): asks after what lm_batch_submit() has handed over, and takes the
-// answers
+// lm_batch_poll(job [, options]): asks after the batches of lm_batch_submit(), takes their answers
 //   -> batch, state, status, lines, completed, done, failed, again, unbegun, refused, note
 //
 //   SELECT * FROM lm_batch_poll('label');

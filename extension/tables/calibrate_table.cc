@@ -10,7 +10,8 @@
 // The SELECT has the columns id and text; `function` is lm_if, lm_classify or lm_extract, and
 // `argument` its second one: the question, the labels, the schema. Both models are asked about a
 // sample of the rows, all of them together, and the large one's answer is taken for right. `below`
-// is the least number with which the cascade's answers agree with it as often as is wanted:
+// is the least number with which the cascade's answers agree with the large model's as often as is
+// wanted:
 //   below          for the option escalate: what the small model finds less probable is handed on
 //   agreement      share of the sample whose answers then are the large model's, handed on or not
 //   agreement_low  what that is at least among all rows, with 95% certainty (Wilson)
@@ -23,7 +24,7 @@
 //
 // Options of its own:
 //   agreement    the wanted share, 0.95 unless given
-//   sample       so many rows, 200 unless given, drawn from all; the same ones in each call
+//   sample       how many rows are drawn, 200 unless given; the same ones in each call
 //   instruction  of lm_classify
 //   curve        true: a row for each number that makes a difference, ascending
 // The others are the function's, for both models. NULL texts are left out, and so are rows that
@@ -114,7 +115,8 @@ struct Compared {
   bool agrees;
 };
 
-// The least share of which so many of so many are a sample, with 95% certainty.
+// The share of all rows that are hits, at least, with 95% certainty, where `hits` of a sample of
+// `count` are.
 double LeastShare(double hits, double count) {
   constexpr double kZ = 1.96;
   const double share = hits / count, square = kZ * kZ;

@@ -1,5 +1,4 @@
-// lm_chunks(text [, max_tokens [, overlap [, options]]]): a long text in pieces that a model can
-// take
+// lm_chunks(text [, max_tokens [, overlap [, options]]]): a long text in pieces for a model
 //   -> n, chunk, start, tokens
 //
 //   SELECT n, chunk FROM lm_chunks(readfile('book.txt'));

@@ -2,16 +2,16 @@
 //   -> label, probability
 //
 //   SELECT label, probability FROM lm_classify_scores('Where is it?', '["praise","question"]');
-//   SELECT id, label FROM letters,                                  -- where the model is in doubt
-//          lm_classify_scores(body, '["bug","wish","praise"]') WHERE probability BETWEEN 0.2 AND
-//          0.8;
+//   SELECT id, label                                                -- where the model is in doubt
+//     FROM letters, lm_classify_scores(body, '["bug","wish","praise"]')
+//    WHERE probability BETWEEN 0.2 AND 0.8;
 //
 // The arguments are lm_classify's, and so is the prompt. The probabilities are those of the model's
 // logits, among the labels: they sum to 1 (extension/questions/label_scores.h). Rows come in the
 // order of `labels`. In a join rows are asked about together, as look-ahead sees them coming.
 // lm_classify with {"scores":true} gives the same numbers as a JSON object:
-//   SELECT id, key, value FROM letters, json_each(lm_classify(body, :labels, NULL,
-//   '{"scores":true}'));
+//   SELECT id, key, value
+//     FROM letters, json_each(lm_classify(body, :labels, NULL, '{"scores":true}'));
 //
 // A NULL text gives no rows. Nor does one that fails, where on_error is not 'error'.
 #include <memory>

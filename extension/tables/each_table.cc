@@ -144,7 +144,7 @@ class EachCursor : public TableCursor {
   std::shared_ptr<const CallOptions> options_;
   std::vector<std::optional<std::string>> prompts_;  // taken away when they are pushed
   size_t pushed_ = 0;                                // prompts_[0, pushed_) are
-  size_t window_ = kFirstWindow;                     // so many are pushed together
+  size_t window_ = kFirstWindow;                     // rows that are pushed together
   size_t index_ = 0;
   std::optional<AnswerQueue> queue_;  // prompts_[index_, pushed_)
 };

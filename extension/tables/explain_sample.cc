@@ -22,7 +22,7 @@ namespace {
 
 struct Tried {
   int64_t answered = 0;
-  int64_t generated = 0;  // of those, not remembered
+  int64_t generated = 0;  // of these, not remembered
   int64_t answer_tokens = 0;
   absl::Duration took;
 };
@@ -33,7 +33,7 @@ Number Tighter(Number a, Number b) {
   return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
 
-// A sample under way. Cancels what nobody has waited for.
+// A sample under way. Destroying it cancels the requests that have not been waited for.
 class Sample {
  public:
   Sample(Connection& connection, const PromptTally::Totals& totals, const SampleLimits& limits)

@@ -5,8 +5,8 @@
 //
 //   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
 //   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
-//   SELECT rows, seconds FROM lm_explain('UPDATE reviews SET label = generate(body, ''Label
-//   it.'')');
+//   SELECT rows, seconds
+//     FROM lm_explain('UPDATE reviews SET label = generate(body, ''Label it.'')');
 //
 // The query is run to its end, with every call that would generate answered at once: by an empty
 // text, the first label (lm_classify, choices), JSON's null (generate_json, lm_extract, a schema),
@@ -14,8 +14,8 @@
 // without such a call is read as lm_query reads it: its columns are id, prompt and perhaps system,
 // and `options` are the options of those prompts; what lm_query would refuse is refused. Of an
 // UPDATE, DELETE or INSERT the rows are read, and nothing is written. Anything else that could
-// write is refused (lm_run too), and so are parameters. A query that goes on
-// differently for other answers (WHERE generate(...) = 'yes') is counted as these let it go on.
+// write is refused (lm_run too), and so are parameters. A query that goes on differently for other
+// answers (WHERE generate(...) = 'yes') is counted as it goes on with these ones.
 //
 // A row for each model: rows asked for, different prompts (equal ones are generated once), their
 // tokens, and how many of these are in a prefix that another prompt has too and need not be
@@ -32,20 +32,19 @@
 // ceilings: basis is 'ceilings'. On a GPU there are no measured ceilings: without a past, NULL.
 // Rows are taken to be submitted together, as lm_query, lm_each and lm_map do.
 //
-// With {"sample":32} so many of the prompts, chosen from all of them, are asked for indeed,
-// together, and the forecast is made of what they took: of their answers' length, their time in
-// prefill and decode, and what else there was; basis is 'sample'. The memo keeps those answers
-// (unless {"cache":false}), and seconds, costs and answer_tokens are of what is then left to
-// generate. max_seconds (of the whole lm_explain), max_total_tokens and max_cost beside it bound
-// what the sample may take; what a call's own budgets do not reach for is not asked, either.
-// Prompts that had no answer are left out of the sample; where none had one, the first failure is
-// the error. Any other option beside calls that generate is an error: it belongs into the calls.
+// With {"sample":32}, 32 of the prompts, chosen from all of them, are indeed asked, together, and
+// the forecast is made of what they took: of their answers' length, their time in prefill and
+// decode, and what else there was; basis is 'sample'. The memo keeps the sample's answers (unless
+// {"cache":false}), and seconds, costs and answer_tokens are of what is then left to generate.
+// max_seconds (of the whole lm_explain), max_total_tokens and max_cost beside it bound what the
+// sample may take; what a call's own budgets do not reach for is not asked, either. Prompts that
+// had no answer are left out of the sample; where none had one, the first failure is the error. Any
+// other option beside calls that generate is an error: it belongs in the calls.
 //
-// A model on the network has no seconds without a sample; basis says of its tokens whether they are
-// the model's
-// ('tokens': lm_models' option tokenizer) or guessed at four bytes each ('guessed tokens'). cost_in
-// and cost_out are what prompts and answers come to at its price_in and price_out; else NULL. A
-// model of this machine may have prices, too (lm_models).
+// A model on the network has no seconds without a sample; basis says whether its tokens were
+// counted ('tokens': lm_models' option tokenizer) or guessed at four bytes each ('guessed tokens').
+// cost_in and cost_out are what prompts and answers come to at its price_in and price_out; else
+// NULL. A model of this machine may have prices, too (lm_models).
 //
 // Where prompts are lm_prompt()'s and their template has a {{*}}, field_order is the order of those
 // fields (a JSON array; with several templates an object, template -> array) that makes the rows

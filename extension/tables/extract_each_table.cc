@@ -57,7 +57,7 @@ struct Extraction {
   std::string schema;
   std::optional<std::string> options;
   std::vector<std::string> names;  // of the properties, and so of the columns
-  std::vector<bool> real;          // which of those are REAL
+  std::vector<bool> real;          // which of the columns are REAL
   std::string columns;             // as in CREATE TABLE
   std::string text = "text";       // the hidden column
 };

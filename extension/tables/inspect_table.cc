@@ -12,17 +12,16 @@
 // not; what a damaged file lacks is found when it is loaded. `note` tells what of the file is left
 // out (the image and sound parts of a model that reads text too), else it is NULL. `types` is a
 // JSON object: the bytes of the tensors of each type. `template` is what people call the chat
-// template ("chatml", "llama3",
-// ...; "jinja" for any other), NULL where the file has none and prompts go to the model as they
-// are.
+// template ("chatml", "llama3", ...; "jinja" for any other), NULL where the file has none and
+// prompts go to the model as they are.
 //
 // The cache takes kv_bytes_per_token for every token of a row's prompt and answer that it shares
 // with no other, and state_bytes for each row of a recurrent model; layers that see a window only
-// take no more than that window. memory_1, memory_16 and memory_64 are the bytes of the weights,
-// as the CPU lays them out (IQ1 to IQ3 take up to twice the file's), and
-// of the cache for so many rows of `tokens` tokens (2048, or the context where that is less) that
-// share nothing: what must fit for them to run together. With less they wait for each other.
-// Keys and values are those of lm_settings' kv_type and device.
+// take no more than that window. memory_1, memory_16 and memory_64 are the bytes of the weights, as
+// the CPU lays them out (IQ1 to IQ3 take up to twice the file's), and of the cache for 1, 16 and 64
+// rows of `tokens` tokens (2048, or the context where that is less) that share nothing: what must
+// fit for these rows to run together. With less they wait for each other. Keys and values are those
+// of lm_settings' kv_type and device.
 #include <algorithm>
 #include <atomic>
 #include <memory>

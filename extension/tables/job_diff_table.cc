@@ -4,8 +4,7 @@
 //   -- Another instruction, on a few rows before it is given all of them.
 //   INSERT INTO lm_jobs(name, query, system) VALUES
 //     ('short', 'SELECT id, body FROM notes ORDER BY id LIMIT 200', 'Say it in one word.'),
-//     ('long', 'SELECT id, body FROM notes ORDER BY id LIMIT 200', 'Say it in two or three
-//     words.');
+//     ('long', 'SELECT id, body FROM notes ORDER BY id LIMIT 200', 'Say it in three words.');
 //   SELECT done FROM lm_run('short'); SELECT done FROM lm_run('long');
 //   SELECT avg(same) AS agreement, sum(tokens_a), sum(tokens_b) FROM lm_job_diff('short', 'long');
 //   SELECT id, a, b FROM lm_job_diff('short', 'long') WHERE same = 0;

@@ -17,21 +17,20 @@
 //   state                   waiting, running, done, failed
 //   value, error, finish, tokens_in, tokens_cached, tokens_out     as lm_each()
 //   attempts                how often a run has claimed it
-//   worker, lease           who has claimed it, and until when (milliseconds since 1970)
+//   worker, lease           which run has claimed it, and until when (milliseconds since 1970)
 //   answered                when it was done, or failed (UTC)
-//   prompt_version, model   to what that is the answer: digests of what was asked, and of the model
+//   prompt_version, model   digests of what the answer is to, and of the model that gave it
 //   vanished                since when the query does not give the row any more; such rows are
-//   kept,
-//                           and no longer worked on nor counted
+//                           kept, and no longer worked on nor counted
 // and lm_jobs the times `created`, `began` (the query was asked) and `ended` (no row was left), and
-// `status`: how the last run that came to an end did: 'done', where no row was left (of a query
-// without rows, too), or why it stopped, by a budget or max_errors; `ended` is NULL then.
+// `status`: how the last run ended: 'done', where no row was left (of a query without rows, too),
+// or why it stopped, by a budget or max_errors; `ended` is NULL then.
 //
 // What is wrong with a job's options or system prompt is said when it is written by a connection
 // that has this extension, and that has found the table there or made it outside of a transaction;
-// else when it is run. Its query is asked once: changing it later is an
-// error, unless the same UPDATE sets total to NULL, which begins the job anew, or has
-// lm_run(job, '{"refresh":true}') go on with the answers that still hold.
+// else when it is run. The job's query is asked once: changing it later is an error, unless the
+// same UPDATE sets total to NULL, which begins the job anew, or has lm_run(job, '{"refresh":true}')
+// go on with the answers that still hold.
 #include <optional>
 #include <string>
 #include <utility>

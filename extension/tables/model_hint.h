@@ -1,4 +1,4 @@
-// What there is to be said to those who use a model, beside its answers.
+// What the users of a model are told beside its answers.
 #ifndef LM_EXTENSION_TABLES_MODEL_HINT_H_
 #define LM_EXTENSION_TABLES_MODEL_HINT_H_
 
@@ -9,8 +9,9 @@
 
 namespace lm {
 
-// What is wrong with the file of the memo; why no GPU is used though there is one; that the connection asked a model which was made for one
-// thing (engine/model/purpose.h) for something else. "" where there is nothing.
+// What is wrong with the file of the memo; why no GPU is used though there is one; that the
+// connection has asked a model which was made for one thing (engine/model/purpose.h) for something
+// else. "" where there is nothing.
 std::string ModelHint(Connection& connection, const Generator& generator);
 
 }  // namespace lm

@@ -1,5 +1,6 @@
 // temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device,
-//                bytes, status, constraints, pack_cache, device_reason): the models of this connection, by name
+//                bytes, status, constraints, pack_cache, device_reason)
+//   the models of this connection, by name
 //
 //   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   INSERT INTO temp.lm_models(name, path, options)
@@ -62,10 +63,10 @@
 // hf:owner/name, a quantisation (in upper or lower case; unless given Q4_K_M, else Q8_0) or a file
 // behind a colon, and a revision behind an @ where it is not main. It goes to
 // $LM_CACHE/hf/owner/name (else $XDG_CACHE_HOME/sqlite-lm, ~/.cache/sqlite-lm) and stays there; a
-// file that somebody else puts there is as good. What is cut goes on where it was; size and SHA-256
-// are those that the hub tells, or the file is none. lm_downloads shows how far it is, and so does
-// the terminal. $HF_TOKEN is sent to the hub only, which is $HF_ENDPOINT where that is set; where
-// the hub leads to other hosts, LM_HOSTS must allow them too.
+// file that is put there by other means is as good. A download that was cut short goes on where it
+// was; a file without the size and the SHA-256 that the hub tells is refused. lm_downloads shows
+// how far it is, and so does the terminal. $HF_TOKEN is sent to the hub only, which is $HF_ENDPOINT
+// where that is set; where the hub leads to other hosts, LM_HOSTS must allow them too.
 //
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
@@ -83,11 +84,12 @@
 //               {"name":"tone","path":"tone-lora.gguf"}]}');
 //   SELECT generate(body, NULL, '{"model":"qwen","lora":[{"name":"sql"}]}') FROM notes;
 //
-// A path that is not absolute is seen from the model's folder. scale (1) says how much of it a call
-// has that says nothing of lora, 0 none. A call that does has what it names and nothing else: so
-// many parts as its own scale (1) says, [] for the model as it is. Rows with different adapters
-// decode together; each has the bytes that it has alone, and finds the prefixes of its own adapters
-// only. `bytes` counts the adapters. Who names other adapters for a file loads it once more.
+// A path that is not absolute is seen from the model's folder. scale (1) says how much of an
+// adapter a call has that says nothing of lora, 0 none. A call that does has the adapters it names
+// and no others, each as much as the call's own scale (1) says; [] is the model as it is. Rows with
+// different adapters decode together; each has the bytes that it has alone, and finds the prefixes
+// of its own adapters only. `bytes` counts the adapters. A row with other adapters for the same
+// file loads the file once more.
 //
 // draft names a smaller model of the same vocabulary, which guesses what this one says: several
 // guesses are checked in one step, where that is quicker (the option `speculate` of a call), and
@@ -96,9 +98,9 @@
 //   INSERT INTO temp.lm_models(name, path, options)
 //     VALUES ('large', '/models/qwen2.5-7b.gguf', '{"draft":"qwen2.5-0.5b.gguf"}');
 //
-// The row 'default' is there even if nobody has written it, where $LM_MODEL or a model beside the
-// library provides it; an INSERT of that name takes its place, and DELETE gives it back. Changes
-// follow transactions.
+// The row 'default' is there before it is written, where $LM_MODEL or a model beside the library
+// provides it; an INSERT of that name takes its place, and DELETE gives it back. Changes follow
+// transactions.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -114,7 +116,7 @@
 namespace lm {
 namespace {
 
-// The row that is there unless somebody writes it.
+// The row that is there unless it is written.
 constexpr int64_t kImplicitDefault = 0;
 
 class ModelsTable : public WritableTable {
@@ -181,7 +183,7 @@ class ModelsTable : public WritableTable {
   }
 
   absl::Status Delete(int64_t rowid) override {
-    // It is what is there when nobody has written it.
+    // It is there as long as it is not written.
     if (rowid == kImplicitDefault) return absl::OkStatus();
     ModelNames names = connection().names();
     names.Remove(rowid);

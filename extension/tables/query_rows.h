@@ -1,4 +1,4 @@
-// QueryRows: the rows of a SELECT that somebody gives as a text, and that may do nothing but read.
+// QueryRows: the rows of a SELECT that the user gives as a text, and that may do nothing but read.
 //
 //   ASSIGN_OR_RETURN(QueryRows rows, QueryRows::Prepare(db, "SELECT id, body FROM notes"));
 //   for (;;) {

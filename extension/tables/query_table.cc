@@ -95,7 +95,7 @@ class QueryCursor : public TableCursor {
   int64_t rowid() const override { return rowid_; }
 
  private:
-  // So many rows are read, and sorted, at a time: each time twice as many, so that the first ones
+  // How many rows are read, and sorted, at a time: each time twice as many, so that the first ones
   // come soon, and prefixes that the cache has no room for together are computed seldom.
   static constexpr size_t kFirstWindow = Generator::kMostUnderWay;
   static constexpr size_t kMostWindow = 4096;

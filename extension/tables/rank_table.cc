@@ -1,11 +1,14 @@
 // lm_rank(query, texts [, top_k [, options]]): which of many texts answer a query best
 //   -> rank, key, value, score
 //
-//   SELECT rank, value FROM lm_rank('a chess puzzle', (SELECT json_group_array(body) FROM notes),
-//   5); SELECT notes.id, score
-//     FROM lm_rank('a chess puzzle', (SELECT json_group_array(body ORDER BY id) FROM notes)) AS
-//     best JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS key FROM notes) AS notes USING
-//     (key);
+//   SELECT rank, value
+//     FROM lm_rank('a chess puzzle', (SELECT json_group_array(body) FROM notes), 5);
+//
+//   -- Joined back to the rows.
+//   SELECT notes.id, score
+//     FROM lm_rank('a chess puzzle',
+//                  (SELECT json_group_array(body ORDER BY id) FROM notes)) AS best
+//     JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS key FROM notes) AS notes USING (key);
 //
 // `texts` is a JSON array of strings; key is a text's index in it, and rows come the best first:
 // all, or the first `top_k`. Each text is asked about by itself, all together, and its score is the

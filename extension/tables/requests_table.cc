@@ -5,7 +5,7 @@
 //   SELECT error, count(*) FROM lm_requests WHERE finish = 'error' GROUP BY error;
 //
 // request numbers a model's requests; kind is 'generate', 'stream', 'score' (lm_logprobs) or
-// 'embed'. finish is 'stop', 'length', 'context', 'cancelled' (nobody wanted it any more: after an
+// 'embed'. finish is 'stop', 'length', 'context', 'cancelled' (it was not wanted any more: after an
 // interrupt, or as a guess about a row that a LIMIT leaves out) or 'error', and then `error` says
 // which. queued_ms is the time until the engine began, ttft_ms until the first token of the answer,
 // total_ms until the end, all from `submitted` (UTC). itl_ms is the mean time between tokens.

@@ -25,7 +25,7 @@
 //            answered as lm_summarize() does, with its `combine` and `part_tokens`: the system
 //            prompt is the instruction, and texts longer than the context are read in parts
 // A job may be renamed (UPDATE lm_jobs SET name = ...): its rows follow, and a run that has claimed
-// some goes on under the new name. A run or an export that has none ends with an error.
+// some goes on under the new name. A run or an export that has claimed none ends with an error.
 //
 // WHAT IS GUARANTEED
 //
@@ -56,7 +56,7 @@
 // gives all its rows ("WHERE label IS NULL" would give each only until it has an answer), and the
 // target is one that may take a row's second answer: an UPDATE, or INSERT OR REPLACE.
 //
-// What an answer is to is kept with it: prompt_version is a digest of the prompt, the system prompt
+// The question is kept with its answer: prompt_version is a digest of the prompt, the system prompt
 // and those options that change an answer (not on_error, priority and the like), model the digest
 // of the model's file. What an older version of this extension answered has neither, and is judged
 // by its texts alone, once. A changed query needs total = NULL in the same UPDATE, as ever; so does
@@ -122,9 +122,8 @@
 //   database    which of the databases (main, or an attached one) has the job; unless given, the
 //               first one that does
 //
-// Rows that lm_batch_submit() has handed to a server are no run's to claim until their batch has
-// ended: `submitted` counts them, and a run that finds nothing else ends, and lm_jobs.status says
-// so.
+// No run claims rows that lm_batch_submit() has handed to a server before their batch has ended:
+// `submitted` counts them, and a run that finds nothing else ends, and lm_jobs.status says so.
 //
 // total, done and failed count the job's rows; cached are those of this run that needed no
 // generation. The rates are this run's: rows of the job (others' too), tokens generated. `hint` is

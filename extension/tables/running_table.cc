@@ -13,35 +13,35 @@
 //   connection   the number of the connection in its process
 //   sql, name    the statement's text, without the values of its parameters; the job's name, the
 //                model's file
-//   done, failed the rows it has been answered (of lm_summarize, lm_summarize_agg and lm_agg, the
-//                parts; of lm_stream, the tokens; of a job, its rows, whoever has run them); a row
-//                that SQLite evaluates twice counts twice
-//   total        how many there will be, where anybody knows: of lm_each and jobs. A plain UPDATE
-//                or SELECT does not say before its end: NULL
+//   done, failed the rows that have been answered (of lm_summarize, lm_summarize_agg and lm_agg,
+//                the parts; of lm_stream, the tokens; of a job, its rows, whichever run did them);
+//                a row that SQLite evaluates twice counts twice
+//   total        how many rows there will be, where that is known: of lm_each and jobs. A plain
+//                UPDATE or SELECT does not say before its end: NULL
 //   foreseen     of the answers, those that look-ahead had asked for before SQLite came to the row
 //   tokens_per_second     generated for it, over all of its `seconds`
 //   eta_seconds  where the total is known
 //   waiting_for  'model'; 'load', a model to be loaded; 'network', a batch of the Batch API;
-//   'lock', another's lock on the job's
-//                database; 'others', rows of the job that other runs have claimed; NULL: none of
-//                these, it is SQLite's or the host's turn
+//                'lock', another's lock on the job's database; 'others', rows of the job that other
+//                runs have claimed; NULL: none of these, it is SQLite's or the host's turn
 //   hint         why a statement is answered row by row; the same is told to the host's log
 //                (SQLITE_CONFIG_LOG) once a statement, with the code SQLITE_WARNING
 //
-// One sees what belongs to connections of the same database, or the same `salt` (lm_settings), as
-// in lm_stats. DELETE ends it: within 50 ms the statement fails with "cancelled by connection N",
-// and a transaction that it is part of goes on; only where it is deep in SQLite's own work its
-// connection is interrupted, as sqlite3_interrupt() does. One that its host has not stepped on for
-// 0.25 s, between two rows, ends when it calls something of ours again. What is remembered, and what a job has
-// committed, stays. It neither waits for the end nor fails where there is nothing left to end; and
-// a statement of the same connection ends when it is stepped next.
+// The rows are those of connections to the same database, or with the same `salt` (lm_settings), as
+// in lm_stats. DELETE ends the work: within 50 ms the statement fails with "cancelled by connection
+// N", and a transaction that it is part of goes on; only where the statement is deep in SQLite's
+// own work its connection is interrupted, as sqlite3_interrupt() does. A statement that its host
+// has not stepped on for 0.25 s, between two rows, ends when it calls something of ours again. What
+// is remembered, and what a job has committed, stays. DELETE neither waits for the end nor fails
+// where there is nothing left to end; and a statement of the same connection ends when it is
+// stepped next.
 //
-// Other processes are asked through a socket that each has in a directory of the user's
+// Other processes are asked through sockets, which they have in a directory of the user's
 // ($XDG_RUNTIME_DIR/sqlite-lm or /tmp/sqlite-lm-<user>, and both are looked into; the variable
-// LM_RUNTIME_DIR names another, and where it is empty nothing is shown or asked). One that belongs
-// to another user, or runs on another machine, or in a container that has none of these directories
-// in common, is not seen; the progress of jobs is in lm_jobs and lm_job_rows, for all to read.
-// `process` is a number in its own container. A database in memory is its process's alone.
+// LM_RUNTIME_DIR names another, and where it is empty nothing is shown or asked). A process of
+// another user, on another machine, or in a container that has none of these directories in common,
+// is not seen; the progress of jobs is in lm_jobs and lm_job_rows, for all to read. `process` is a
+// number in its own container. A database in memory is its process's alone.
 #include <unistd.h>
 
 #include <optional>

@@ -13,8 +13,8 @@
 //               refused
 //   kv_bytes    how much memory a model's KV cache may take; the default is that of a CPU, a GPU's
 //               is half of what it has free beside the weights and the memory of steps
-//   kv_type     of the KV cache's values: 'auto' is 'int16' on CPUs (14 bits with a scale for
-//               each token and head, which they multiply faster than 'f16'), 'f16' where a GPU has a
+//   kv_type     of the KV cache's values: 'auto' is 'int16' on CPUs (14 bits with a scale for each
+//               token and head, which CPUs multiply faster than 'f16'), 'f16' where a GPU has a
 //               part; 'int8' keeps twice the tokens in the same bytes and changes answers a little;
 //               'f32'. Encoders keep none: on CPUs they have 'int16', or 'f32' where it would be
 //               another, and 'f16' where a GPU has a part, unless it is 'f32'
@@ -24,23 +24,23 @@
 //               answer, and is about as large as the model. lm_models.pack_cache says what it was:
 //               'written', 'mapped', 'read' (where the system does not promise to keep it), or why
 //               it was of no use. Default: $LM_PACK_CACHE, or none
-//   prefix_store  a folder in which the beginnings of prompts outlive the process: what a prompt has
-//               found in the prefix cache, or an earlier one began with, and so was used twice, is
+//   prefix_store  a folder in which the beginnings of prompts outlive the process. What a prompt
+//               has found in the prefix cache, or an earlier one began with, was used twice: it is
 //               written there (behind, by a thread, which a process that ends waits for), and read
 //               instead of computed by the next process, and by this one when kv_bytes had no room
-//               for it any more. lm_prefill() writes at once. It is this database file's (or
-//               salt's; what a database in memory asks is not stored), and found by the same
-//               release, model, kv_type and context length on the same kind of device only. Its files are their user's only. What is damaged, cut
-//               or somebody else's is refused, full disks are borne: lm_stats.prefix_store says so,
-//               and lm_cache shows what is there. Not on CUDA.
-//               Default: none
+//               for it any more. lm_prefill() writes at once. What is stored is this database
+//               file's (or salt's; what a database in memory asks is not stored), and found by the
+//               same release, model, kv_type and context length on the same kind of device only. No
+//               other user may read the files. What is damaged, cut short or another user's is
+//               refused, full disks are borne: lm_stats.prefix_store says so, and lm_cache shows
+//               what is there. Not on CUDA. Default: none
 //   prefix_store_bytes  what that folder may hold; what was used longest ago goes: 4 GiB
 //   memo        the file that remembers generations: an SQLite database of its own, made where
 //               there is none. What is in it is not generated again, in no process. Default: they
 //               are remembered in memory
 //   memo_bytes  how much it may hold
-//   salt        whose prefix cache this connection uses: that of its database file. Connections
-//               with the same salt share the work done on equal beginnings of prompts
+//   salt        which prefix cache this connection uses; the default is its database file's.
+//               Connections with the same salt share the work done on equal beginnings of prompts
 //   lookahead   'off': generate() and the like do not look at the rows to come ('on')
 //   network     'off': no model on the network is asked ('on'; the environment variable
 //               LM_NETWORK=off is for the whole process, and LM_HOSTS names the hosts allowed)
@@ -52,14 +52,14 @@
 //               on_error, tables of answers and jobs go on at a row's failure ('null')
 //
 // All keys are always there. `value` is what holds: what was set, with the source 'lm_settings', or
-// the default (source 'default', and 'database' for its own salt). A NULL value sets it to the
-// default. default_value and source are hidden: SELECT * shows key and value, and INSERT without
-// names takes these two. threads, device, kv_bytes, kv_type, pack_cache and prefix_store act on models loaded
+// the default (source 'default', and 'database' for its own salt). A NULL value sets the default.
+// default_value and source are hidden: SELECT * shows key and value, and INSERT without names takes
+// these two. threads, device, kv_bytes, kv_type, pack_cache and prefix_store act on models loaded
 // from then on: the next call loads the model anew, with an empty prefix cache, and lm_stats,
-// lm_requests and lm_cache count from zero, unless another connection still runs it as it was. What
-// is remembered (lm_memo) stays. Changes follow transactions. A relative path is made absolute when it
-// is set; $LM_PACK_CACHE and $LM_MODEL are seen from the working directory in which the process loaded
-// the extension.
+// lm_requests and lm_cache count from zero, unless another connection still runs the model as it
+// was. What is remembered (lm_memo) stays. Changes follow transactions. A relative path is made
+// absolute when it is set; $LM_PACK_CACHE and $LM_MODEL are seen from the working directory in
+// which the process loaded the extension.
 #include <algorithm>
 #include <filesystem>
 #include <string>

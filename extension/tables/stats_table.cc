@@ -19,10 +19,11 @@
 // What was asked is counted for each database: requests, failed, tokens_prefilled, tokens_reused,
 // tokens_decoded and memo_hits are of this database's requests that have ended (of all that share
 // its `salt`, see lm_settings), as lm_requests lists the last of them. The engine that serves them
-// is the process's, and so is what tells how it is doing, whoever keeps it busy: running, queued,
-// seconds (of model time), tokens_per_second, ttft_*, itl_*, batch_occupancy, preemptions, kv_bytes
-// (the cache's size), kv_bytes_used (what running requests and the prefix cache hold of it),
-// kv_bytes_cached (the prefix cache's share; this database's is in lm_cache), and all below.
+// is the process's, and so are the columns that tell how it is doing, whichever database keeps it
+// busy: running, queued, seconds (of model time), tokens_per_second, ttft_*, itl_*,
+// batch_occupancy, preemptions, kv_bytes (the cache's size), kv_bytes_used (what running requests
+// and the prefix cache hold of it), kv_bytes_cached (the prefix cache's share; this database's is
+// in lm_cache), and all below.
 //
 // How good is that? arithmetic_percent is the phase's products with the weights per second of model
 // time, against what this machine's processors can do at most; bandwidth_percent the bytes of
@@ -48,19 +49,21 @@
 //
 // Reading loads no model; without a running one there are no rows. A model that is loaded anew, as
 // with another number of threads (lm_settings), begins with no counts, in lm_requests and lm_cache
-// too. `model` is the name this
-// connection has for it, else the file's.
-// Where this connection has asked the model first (option escalate), `cascaded` says for how many
-// rows, and `escalated` how many of those another one has answered:
+// too. `model` is the name this connection has for it, else the file's.
+//
+// Four columns are this connection's own. Where it has asked the model first (option escalate),
+// `cascaded` says for how many rows, and `escalated` how many of these another model has answered:
 //   SELECT model, 1.0 * escalated / cascaded AS rate FROM lm_stats WHERE cascaded > 0;
-// Two more are this connection's own: `foreseen`, how many calls of generate() and the like
-// found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
-// statement that had to ask row by row could do better (until another one's rows decode together),
-// what is wrong with the memo's file, what the last statement that generated did not do (a budget
-// has ended it; there was no room for what lm_prefetch was to keep), which members and formats of
-// the last schema are not known, or that a model made for one thing (engine/model/purpose.h) was
-// asked for something else: that which ships labels and shortens descriptions of packages, and
-// answers with words to whatever it is asked.
+// `foreseen` is how many calls of generate() and the like found their answer under way, because
+// look-ahead had seen them coming. `hint` says
+//   what the last statement that had to ask row by row could do better, until a statement's rows
+//     decode together;
+//   what is wrong with the memo's file;
+//   what the last statement that generated did not do (a budget has ended it; there was no room for
+//     what lm_prefetch was to keep);
+//   which members and formats of the last schema are not known;
+//   or that a model made for one thing (engine/model/purpose.h) was asked for something else: the
+//     one that ships labels and shortens descriptions of packages, and knows nothing else.
 #include <algorithm>
 #include <cmath>
 #include <optional>

@@ -1,4 +1,4 @@
-// What tokens come to where somebody else's machine is paid for.
+// What tokens come to where they have a price.
 #ifndef LM_EXTENSION_TABLES_TOKEN_COST_H_
 #define LM_EXTENSION_TABLES_TOKEN_COST_H_
 

@@ -27,9 +27,9 @@ class VectorPanels {
   size_t size() const { return size_; }
   void Add(absl::Span<const float> vector);
 
-  // For each of `vectors`, ascending, the numbers of those here (the first added is 0) without
-  // those whose cosine with it is surely below `least`; nearly all that are left have it.
-  // Cancelled where the statement is interrupted.
+  // For each of `vectors`, ascending, the numbers of the vectors here (the first added is 0),
+  // without those whose cosine with it is surely below `least`; nearly all that are left reach
+  // `least`. Cancelled where the statement is interrupted.
   absl::Status FindLike(absl::Span<const absl::Span<const float>> vectors, double least,
                         std::vector<std::vector<size_t>>* found) const;
 
