@@ -1,5 +1,6 @@
 #include "extension/host/statement.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -50,12 +51,31 @@ absl::Status Execute(sqlite3* db, const char* sql) {
   return StatusOf(db, sqlite3_exec(db, sql, nullptr, nullptr, nullptr));
 }
 
+Statement::Finalizer::Finalizer() = default;
+
+bool Statement::Finalizer::Lists(sqlite3_stmt* statement) const {
+  sqlite3_stmt* listed = sqlite3_next_stmt(db, nullptr);
+  // The statement that keeps ours is there at least, unless the connection waits to be closed
+  // (sqlite3_close_v2), and this SQLite lists nothing of that to anybody (SQLITE_ENABLE_API_ARMOR).
+  if (listed == nullptr) return true;
+  while (listed != nullptr && listed != statement) listed = sqlite3_next_stmt(db, listed);
+  return listed != nullptr && sqlite3_sql(listed) == sql && text == sql;
+}
+
 absl::StatusOr<Statement> Statement::Prepare(sqlite3* db, absl::string_view sql, unsigned flags) {
   Statement statement;
+  // Ready before there is a statement to finalize.
+  Finalizer& finalizer = statement.statement_.get_deleter();
+  finalizer.db = db;
+  finalizer.text = std::string(sql);
   sqlite3_stmt* prepared = nullptr;
   const char* tail = nullptr;
   const int code =
       sqlite3_prepare_v3(db, sql.data(), static_cast<int>(sql.size()), flags, &prepared, &tail);
+  if (prepared != nullptr) {
+    finalizer.sql = sqlite3_sql(prepared);
+    finalizer.text.resize(std::strlen(finalizer.sql));
+  }
   statement.statement_.reset(prepared);
   if (code != SQLITE_OK) return StatusOf(db, code);
   if (prepared == nullptr) return absl::InvalidArgumentError("there is no statement");

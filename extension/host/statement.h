@@ -30,6 +30,11 @@ absl::Status StatusOf(sqlite3* db, int code);
 absl::Status Execute(sqlite3* db, const char* sql);
 
 // Not thread-safe; does not outlive its connection.
+//
+// A host may finalize all statements that sqlite3_next_stmt lists, before it closes a connection:
+// one that a cursor of ours keeps, and then the one that the cursor belongs to. So a statement is
+// finalized here only where SQLite still lists it; who does more than that at such an end asks
+// IsGone() first.
 class Statement {
  public:
   Statement() = default;
@@ -38,6 +43,9 @@ class Statement {
   static absl::StatusOr<Statement> Prepare(sqlite3* db, absl::string_view sql, unsigned flags = 0);
 
   bool prepared() const { return statement_ != nullptr; }
+  // Whether the host has finalized it: it may only be destroyed. A look at the statements of the
+  // connection, the newest first.
+  bool IsGone() const { return prepared() && !statement_.get_deleter().Lists(get()); }
   sqlite3_stmt* get() const { return statement_.get(); }
   // What follows it in the text it was made of.
   absl::string_view tail() const { return tail_; }
@@ -73,8 +81,18 @@ class Statement {
  private:
   Statement& Bound(int position, int code);
 
+  // Knows the statement from another that has been given its address since, by its text and where
+  // SQLite keeps that.
   struct Finalizer {
-    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+    sqlite3* db = nullptr;
+    const char* sql = nullptr;
+    std::string text;
+
+    Finalizer();
+    bool Lists(sqlite3_stmt* statement) const;
+    void operator()(sqlite3_stmt* statement) const {
+      if (Lists(statement)) sqlite3_finalize(statement);
+    }
   };
   std::unique_ptr<sqlite3_stmt, Finalizer> statement_;
   std::string tail_;

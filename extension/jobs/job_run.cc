@@ -119,7 +119,7 @@ absl::Status JobRun::PlanRows() {
 }
 
 JobRun::~JobRun() {
-  if (fork_guard_.forked() || (rows_.empty() && held_.empty())) return;
+  if (fork_guard_.forked() || (rows_.empty() && held_.empty()) || store_->IsGone()) return;
   // Without exceptions, and whatever comes of it: claims run out.
   const absl::Status committed =
       Guarded([this] { return Commit(kPatienceAtTheEnd, Others::kGoBack); });

@@ -118,6 +118,10 @@ class JobStore {
   // where the job had not come to an end before.
   absl::Status End(bool over, absl::string_view status, bool anew = false);
 
+  // Whether the host has finalized the statements of a store that has claimed rows, on its own
+  // connection (Statement::IsGone): nothing can be written any more.
+  bool IsGone() const { return claim_.IsGone(); }
+
   // How many answers the target has taken without changing a row by any of them; 0 where one has.
   int64_t answers_without_change() const { return target_.answers_without_change(); }
 
