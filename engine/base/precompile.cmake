@@ -30,6 +30,13 @@ function(lm_precompile target)
   else()
     target_precompile_headers(${target} PRIVATE ${LM_PCH_HEADERS} ${ARGN})
     set_property(GLOBAL PROPERTY ${key} ${target})
+    # Of the headers themselves, as they are now: with the option below gcc hands a cache the ones
+    # that it compiled before instead, and is served these again.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      set_source_files_properties(
+        ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.cxx
+        PROPERTIES COMPILE_OPTIONS -fno-pch-preprocess)
+    endif()
   endif()
   # For compiler caches, which hash what the preprocessor writes.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)

@@ -391,7 +391,7 @@ bool LookAhead::MayHaveAllRows(const void* site) const {
   const auto unknown = unknown_in_step_.find(site);
   if (!shadow_.limit.has_value() || unknown == unknown_in_step_.end()) return false;
   const size_t wanted = *shadow_.limit - std::min(*shadow_.limit, num_rows_walked_);
-  return unknown->second > 1 && unknown->second >= std::max(wanted, MostOfPlace());
+  return unknown->second > 1 && unknown->second >= std::max(wanted, width_.MostOfPlace());
 }
 
 std::optional<PendingAnswer> LookAhead::Known(const CallText& text, const void* site) {
