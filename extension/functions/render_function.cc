@@ -16,6 +16,7 @@
 #include <string>
 
 #include "engine/base/status_macros.h"
+#include "extension/batch/row_answer.h"
 #include "extension/batch/row_prompt.h"
 #include "extension/batch/row_request.h"
 #include "extension/binding/scalar_function.h"

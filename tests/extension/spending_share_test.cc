@@ -12,6 +12,7 @@
 
 #include "extension/batch/pending_answer.h"
 #include "extension/connection/statement_call.h"
+#include "extension/host/host.h"
 #include "tests/engine/runtime/held_generator.h"
 
 namespace lm {
@@ -24,7 +25,8 @@ constexpr int64_t kMostAnswer = 20;
 class SpendingShareTest : public testing::Test {
  protected:
   SpendingShareTest() {
-    EXPECT_EQ(sqlite3_open(":memory:", &db_), SQLITE_OK);
+    EXPECT_TRUE(AdoptHost(/*api=*/nullptr, /*message=*/nullptr));
+    EXPECT_EQ(sqlite3_open_v2(":memory:", &db_, SQLITE_OPEN_READWRITE, nullptr), SQLITE_OK);
     connection_ = std::make_shared<Connection>(db_);
     call_.emplace(*connection_, "generate", keep_);
   }
