@@ -151,7 +151,8 @@ bool HasTriggerThatNames(sqlite3* db, absl::string_view table) {
     if (!name.ok()) break;
     absl::StatusOr<Statement> triggers = Statement::Prepare(
         db, absl::StrCat("SELECT count(*) FROM \"", absl::StrReplaceAll(*name, {{"\"", "\"\""}}),
-                         "\".sqlite_master WHERE lower(type) = 'trigger' AND instr(lower(sql), ?1) > 0"));
+                         "\".sqlite_master WHERE lower(type) = 'trigger' AND "
+                         "instr(lower(sql), ?1) > 0"));
     if (!triggers.ok()) continue;
     const absl::StatusOr<bool> counted = triggers->Bind(1, table).Step();
     if (counted.ok() && *counted && triggers->Integer(0) > 0) return true;

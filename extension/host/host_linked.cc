@@ -31,7 +31,8 @@ sqlite3_api_routines Routines() {
   SET(declare_vtab); SET(errcode); SET(errmsg); SET(errstr); SET(exec); SET(expanded_sql);
   SET(extended_errcode); SET(file_control); SET(finalize); SET(free); SET(get_autocommit);
   SET(get_auxdata); SET(last_insert_rowid); SET(libversion); SET(libversion_number); SET(limit);
-  SET(log); SET(mprintf); SET(mutex_leave); SET(mutex_try); SET(next_stmt); SET(open_v2); SET(prepare_v3); SET(reset);
+  SET(log); SET(mprintf); SET(mutex_leave); SET(mutex_try); SET(next_stmt); SET(open_v2);
+  SET(prepare_v3); SET(reset);
   SET(result_blob64); SET(result_double); SET(result_error); SET(result_error_code);
   SET(result_error_nomem); SET(result_int); SET(result_int64); SET(result_null);
   SET(result_subtype); SET(result_text64); SET(result_value); SET(set_authorizer); SET(set_auxdata);

@@ -33,7 +33,8 @@ namespace {
 
 // ?1, ?2: the jobs' names; {a}, {b}: their rows; {given_a}, {given_b}: of which the query gives a.
 constexpr char kRows[] = R"(/* sqlite-lm: lm_job_diff */
-SELECT a.id, a.value, b.value, CASE WHEN a.state = 'done' AND b.state = 'done' THEN a.value IS b.value END,
+SELECT a.id, a.value, b.value,
+       CASE WHEN a.state = 'done' AND b.state = 'done' THEN a.value IS b.value END,
        a.state, b.state, a.tokens_in + a.tokens_out, b.tokens_in + b.tokens_out
   FROM {a} AS a LEFT JOIN {b} AS b ON b.job = ?2 AND b.id = a.id AND {given_b}
   WHERE a.job = ?1 AND {given_a}
