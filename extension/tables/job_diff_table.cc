@@ -31,6 +31,7 @@
 namespace lm {
 namespace {
 
+// Within SQLITE_LIMIT_EXPR_DEPTH = 10, which SQLite advises against hostile SQL.
 // ?1, ?2: the jobs' names; {a}, {b}: their rows; {given_a}, {given_b}: of which the query gives a.
 constexpr char kRows[] = R"(/* sqlite-lm: lm_job_diff */
 SELECT a.id, a.value, b.value,
@@ -39,9 +40,9 @@ SELECT a.id, a.value, b.value,
   FROM {a} AS a LEFT JOIN {b} AS b ON b.job = ?2 AND b.id = a.id AND {given_b}
   WHERE a.job = ?1 AND {given_a}
 UNION ALL
-SELECT b.id, NULL, b.value, NULL, NULL, b.state, NULL, b.tokens_in + b.tokens_out FROM {b} AS b
-  WHERE b.job = ?2 AND {given_b}
-    AND NOT EXISTS (SELECT 1 FROM {a} AS a WHERE a.job = ?1 AND a.id = b.id AND {given_a})
+SELECT b.id, NULL, b.value, NULL, NULL, b.state, NULL, b.tokens_in + b.tokens_out
+  FROM {b} AS b LEFT JOIN {a} AS a ON a.job = ?1 AND a.id = b.id AND {given_a}
+  WHERE b.job = ?2 AND {given_b} AND a.job IS NULL
 )";
 
 // Where a job is: a database's name as SQL has it, and whether its rows may vanish there.

@@ -97,6 +97,16 @@ class InheritanceTest(JobRulesTest):
         db.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 3)
         self.refused(db, "Expression tree is too large")
 
+    def test_under_the_limits_that_are_advised_against_hostile_sql(self):
+        db = self.open()
+        for name, query in (("a", "SELECT id, body FROM t WHERE id < 3"), ("b", "SELECT id, body FROM t WHERE id > 1")):
+            self.add(db, name, query)
+        db.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 10)
+        for name in ("a", "b"):
+            self.assertEqual(self.run_job(db, name), (2, 2, 0))
+        self.assertEqual(db.execute("SELECT id, same, state_a, state_b FROM lm_job_diff('a', 'b') ORDER BY id").fetchall(),
+                         [(1, None, "done", None), (2, 1, "done", "done"), (3, None, None, "done")])
+
     def test_the_file_is_trusted_less(self):
         for query in ("SELECT load_extension('x'), 'a'",):
             db = self.open()
