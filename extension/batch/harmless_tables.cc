@@ -7,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/sql_tokens.h"
@@ -59,19 +58,13 @@ std::string ModuleOf(const TableTokens& tokens) {
   return "";
 }
 
-// The text of a name, or of a string in its place.
-std::string Unquoted(const SqlToken& token) {
-  if (!absl::StartsWith(token.text, "'")) return token.Name();
-  return absl::StrReplaceAll(token.text.substr(1, token.text.size() - 2), {{"''", "'"}});
-}
-
 // A full-text table may have the text of another one (content = other), which it reads when it is
 // read: whether that is no ordinary table, but a view, say, which may call what it likes.
 absl::StatusOr<bool> HasForeignContent(sqlite3* db, absl::string_view schema,
                                        const HarmlessRule& rule, const TableTokens& tokens) {
   for (size_t i = 0; i + 2 < tokens.size(); ++i) {
     if (!tokens[i].Names("content") || !tokens[i + 1].Is("=")) continue;
-    const std::string name = Unquoted(tokens[i + 2]);
+    const std::string name = tokens[i + 2].NameOrString();
     if (name.empty()) continue;  // it keeps no text
     ASSIGN_OR_RETURN(
         Statement find,

@@ -326,7 +326,7 @@ std::string TargetOf(absl::string_view sql) {
   if (++name + 1 < tokens.size() && tokens[name].Is("OR")) name += 2;
   if (name < tokens.size() && tokens[name].Is("FROM")) ++name;
   if (name + 2 < tokens.size() && tokens[name + 1].Is(".")) name += 2;
-  return name < tokens.size() ? tokens[name].Name() : "";
+  return name < tokens.size() ? tokens[name].NameOrString() : "";
 }
 
 absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql, sqlite3* db) {

@@ -57,6 +57,11 @@ bool SqlToken::Names(absl::string_view name) const {
   return kind != Kind::kOther && absl::EqualsIgnoreCase(Name(), name);
 }
 
+std::string SqlToken::NameOrString() const {
+  if (!absl::StartsWith(text, "'")) return Name();
+  return absl::StrReplaceAll(text.substr(1, text.size() - 2), {{"''", "'"}});
+}
+
 std::vector<SqlToken> SqlTokens(absl::string_view sql) {
   std::vector<SqlToken> tokens;
   std::vector<size_t> open;

@@ -29,6 +29,8 @@ struct SqlToken {
   bool Names(absl::string_view name) const;
   // That name, without its quotes; empty where it is none.
   std::string Name() const;
+  // The same where a name is due: SQLite takes a string in its place ('main'.t).
+  std::string NameOrString() const;
 };
 
 // Without white space and comments. The tokens refer to `sql`.

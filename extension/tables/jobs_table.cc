@@ -61,10 +61,10 @@ absl::StatusOr<std::string> SchemaOfInsert(sqlite3* db) {
   for (sqlite3_stmt* statement : BusyStatements(db)) {
     const std::vector<SqlToken> tokens = SqlTokens(sqlite3_sql(statement));
     for (size_t i = 1; i < tokens.size(); ++i) {
-      if (!tokens[i].Names("lm_jobs")) continue;
+      if (!absl::EqualsIgnoreCase(tokens[i].NameOrString(), "lm_jobs")) continue;
       const bool named = i >= 3 && tokens[i - 1].Is(".");
       if (!tokens[named ? i - 3 : i - 1].Is("INTO")) continue;
-      const std::string found = named ? tokens[i - 2].Name() : "main";
+      const std::string found = named ? tokens[i - 2].NameOrString() : "main";
       if (schema.has_value() && !absl::EqualsIgnoreCase(*schema, found)) {
         return absl::FailedPreconditionError(
             "several statements insert into lm_jobs of several databases at a time");

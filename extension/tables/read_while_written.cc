@@ -18,8 +18,9 @@ namespace {
 using Tokens = std::vector<SqlToken>;
 
 bool Name(const Tokens& tokens, absl::string_view name) {
-  return std::any_of(tokens.begin(), tokens.end(),
-                     [name](const SqlToken& token) { return token.Names(name); });
+  return std::any_of(tokens.begin(), tokens.end(), [name](const SqlToken& token) {
+    return absl::EqualsIgnoreCase(token.NameOrString(), name);
+  });
 }
 
 // Whether the tokens name a view, of any database of the connection, or the table has triggers.

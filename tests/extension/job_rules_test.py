@@ -372,6 +372,14 @@ class StorageTest(JobRulesTest):
         with self.assertRaisesRegex(sqlite3.OperationalError, "jobs are kept in a database that lasts"):
             self.add(fresh, table="temp.lm_jobs")
 
+    def test_names_that_are_written_as_strings(self):
+        db = self.open("main.db")
+        db.execute("ATTACH ':memory:' AS \"it's\"")
+        self.add(db, "in main", table="'main'.lm_jobs")
+        self.add(db, "attached", table="'it''s'.'lm_jobs'")
+        self.assertEqual(db.execute("SELECT name FROM main.lm_jobs").fetchall(), [("in main",)])
+        self.assertEqual(db.execute("SELECT name FROM \"it's\".lm_jobs").fetchall(), [("attached",)])
+
     def test_a_database_that_is_detached_leaves_nothing(self):
         db = self.open("main.db")
         db.execute("ATTACH ? AS a", (str(self.folder / "a.db"),))
