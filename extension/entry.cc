@@ -90,7 +90,6 @@ int RegisterAll(sqlite3* db) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
-  CreateJobChecks(db);
   CreateInTemp(db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit",
                     "lm_examples", "lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
   return SQLITE_OK;

@@ -65,6 +65,13 @@ CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_replace AFTER INSERT ON lm_jobs WHEN n
   BEGIN DELETE FROM lm_job_rows WHERE job = new.name; END;
 )";
 
+// A job that is copied with its total, and without its rows, would be done before it began.
+constexpr char kBegunTrigger[] = R"(
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_begun BEFORE INSERT ON lm_jobs
+  WHEN new.total IS NOT NULL AND NOT EXISTS (SELECT 1 FROM lm_job_rows WHERE job = new.name)
+  BEGIN SELECT RAISE(ABORT, 'lm_jobs: total is what lm_run() writes down: leave it out of a new job (to copy one that has begun, copy its lm_job_rows first)'); END;
+)";
+
 // To leave them out when rows are counted, without reading the rows.
 constexpr char kVanishedIndex[] = R"(
 CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_vanished ON lm_job_rows(job, state)
@@ -127,6 +134,8 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
   if (!has_trigger) missing += kQueryTrigger;
   ASSIGN_OR_RETURN(const bool replaces, Has(database, "lm_jobs_replace"));
   if (!replaces) missing += kReplaceTrigger;
+  ASSIGN_OR_RETURN(const bool looks_at_total, Has(database, "lm_jobs_begun"));
+  if (!looks_at_total) missing += kBegunTrigger;
   ASSIGN_OR_RETURN(const bool has_index, Has(database, "lm_job_rows_vanished"));
   if (!has_index) missing += kVanishedIndex;
   ASSIGN_OR_RETURN(const bool follows, Has(database, "lm_jobs_rename"));
@@ -140,8 +149,8 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
 }  // namespace
 
 absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
-  const std::string sql =
-      absl::StrCat(kJobSchema, kQueryTrigger, kReplaceTrigger, kVanishedIndex, kRenameTrigger);
+  const std::string sql = absl::StrCat(kJobSchema, kQueryTrigger, kReplaceTrigger, kBegunTrigger,
+                                       kVanishedIndex, kRenameTrigger);
   return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
 }
 

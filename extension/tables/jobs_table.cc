@@ -26,11 +26,13 @@
 // `status`: how the last run ended: 'done', where no row was left (of a query without rows, too),
 // or why it stopped, by a budget or max_errors; `ended` is NULL then.
 //
-// What is wrong with a job's options or system prompt is said when it is written by a connection
-// that has this extension, and that has found the table there or made it outside of a transaction;
-// else when it is run. The job's query is asked once: changing it later is an error, unless the
-// same UPDATE sets total to NULL, which begins the job anew, or has lm_run(job, '{"refresh":true}')
-// go on with the answers that still hold.
+// What is wrong with a job's options or system prompt is said when it is run, before anything is
+// asked, and of the first jobs, whose INSERT makes the tables, when they are written: later ones go
+// past this extension. (A TEMP trigger would look at them; but where another connection drops
+// lm_jobs, SQLite then refuses each ALTER TABLE of this one, and the trigger cannot be dropped.)
+// lm_check_job(system, options) says it at any time. A job's query is asked once: changing it later
+// is an error, unless the same UPDATE sets total to NULL, which begins the job anew, or has
+// lm_run(job, '{"refresh":true}') go on with the answers that still hold.
 #include <optional>
 #include <string>
 #include <utility>
@@ -127,9 +129,6 @@ class JobsTable : public WritableTable {
           "total is what lm_run() writes down: leave it out of a new job");
     }
     RETURN_IF_ERROR(CreateJobTables(db, schema));
-    // Within a transaction a statement that fails takes main's table back, and leaves temp's
-    // triggers.
-    if (schema == "main" && sqlite3_get_autocommit(db) != 0) CreateJobChecks(db);
     const char* verb = on_conflict == OnConflict::kIgnore    ? "INSERT OR IGNORE"
                        : on_conflict == OnConflict::kReplace ? "INSERT OR REPLACE"
                                                              : "INSERT";
@@ -174,33 +173,6 @@ class JobRowsTable : public SnapshotTable {
 };
 
 }  // namespace
-
-// lm_jobs is an ordinary table, which others write too; this connection's triggers look at what it
-// writes itself. (Not of attached databases: a trigger that outlives its table, as one of a
-// database that is detached, makes SQLite refuse ALTER TABLE. lm_run looks at a job in any case.)
-void CreateJobChecks(sqlite3* db) {
-  if (sqlite3_table_column_metadata(db, "main", "lm_jobs", "query", nullptr, nullptr, nullptr,
-                                    nullptr, nullptr) != SQLITE_OK) {
-    return;
-  }
-  absl::StatusOr<Statement> real = Statement::Prepare(
-      db, "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = 'lm_jobs'");
-  if (!real.ok()) return;
-  const absl::StatusOr<bool> found = real->Step();
-  if (!found.ok() || !*found) return;
-  real->Reset();
-  constexpr char kChecks[] = R"(
-CREATE TEMP TRIGGER IF NOT EXISTS lm_jobs_INSERT BEFORE INSERT ON main.lm_jobs
-  BEGIN SELECT lm_check_job(new.system, new.options); END;
-CREATE TEMP TRIGGER IF NOT EXISTS lm_jobs_UPDATE BEFORE UPDATE OF system, options ON main.lm_jobs
-  BEGIN SELECT lm_check_job(new.system, new.options); END;
-CREATE TEMP TRIGGER IF NOT EXISTS lm_jobs_begun BEFORE INSERT ON main.lm_jobs
-  WHEN new.total IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM main.lm_job_rows WHERE job = new.name)
-  BEGIN SELECT RAISE(ABORT, 'lm_jobs: total is what lm_run() writes down: leave it out of a new job (to copy one that has begun, copy its lm_job_rows first)'); END;
-)";
-  Execute(db, kChecks).IgnoreError();
-}
 
 int RegisterJobs(const std::shared_ptr<Connection>& connection) {
   int code = RegisterScalar<&CheckJobFunction>(

@@ -12,9 +12,6 @@ namespace lm {
 
 class Connection;
 
-// Has connection `db` check what it writes to lm_jobs of its main database, if there is that table.
-void CreateJobChecks(sqlite3* db);
-
 int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterQuery(const std::shared_ptr<Connection>& connection);
 int RegisterStream(const std::shared_ptr<Connection>& connection);

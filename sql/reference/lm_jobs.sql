@@ -40,8 +40,9 @@
 --   prompt_version, model   to what that is the answer: a digest of prompt, system prompt and options, and one of the model's file
 --   vanished   since when the query does not give the row any more: lm_run(job, '{"refresh":true}') found it so
 --
--- What is wrong with options is said when they are written (lm_check_job(system, options), which this connection's triggers on lm_jobs
--- call, says it). A query is asked once: a later change is an error, unless the same UPDATE sets total = NULL, and so begins anew.
+-- What is wrong with options is said by lm_run(), before anything is asked, and at any time by lm_check_job(system, options); the
+-- INSERT that makes the tables says it, too. A query is asked once: a later change is an error, unless the same UPDATE sets
+-- total = NULL, and so begins anew.
 
 SELECT count(*) FROM lm_jobs;
 --> 0
@@ -52,6 +53,7 @@ SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NO
 --> index|lm_job_rows_by_state
 --> index|lm_job_rows_vanished
 --> table|lm_jobs
+--> trigger|lm_jobs_begun
 --> trigger|lm_jobs_delete
 --> trigger|lm_jobs_query
 --> trigger|lm_jobs_rename
@@ -68,7 +70,9 @@ SELECT created <= began, began <= ended FROM lm_jobs;
 --> 1|1
 UPDATE lm_jobs SET query = 'SELECT 4, 5';
 --! the job has begun, .* its query is not asked again
-UPDATE lm_jobs SET options = '{"max_token":2}';
+SELECT name, lm_check_job(system, options) FROM lm_jobs;
+--> animals|1
+SELECT lm_check_job(NULL, '{"max_token":2}');
 --! unknown option 'max_token'; the nearest known one is 'max_tokens'
 
 -- What is to be done again is what you say.

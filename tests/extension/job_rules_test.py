@@ -350,7 +350,7 @@ class StorageTest(JobRulesTest):
         main.execute("INSERT INTO m.only VALUES (7, 'x', NULL)")
         tables = "SELECT count(*) FROM {}.sqlite_master WHERE name LIKE 'lm_job%'"
         self.add(main, "in a", table="a.lm_jobs")
-        self.assertEqual(harness.value(main, tables.format("a")), 8)
+        self.assertEqual(harness.value(main, tables.format("a")), 9)
         self.assertEqual(harness.value(main, tables.format("main")), 0)
         self.add(main, "in b", table='"b ""b".lm_jobs')
         self.add(main, "in m", table="m.lm_jobs", query="SELECT id, body FROM only", target="UPDATE only SET answer = :value")
@@ -569,30 +569,76 @@ class EndTest(JobRulesTest):
         self.add(db, target="INSERT INTO words VALUES (:id, :value)")
         self.refused(db, "the job's target .*mycol was registered on your connection")
 
-    def test_options_are_looked_at_when_they_are_written(self):
+    def test_options_are_looked_at_before_anything_is_asked(self):
         db = self.open()
         insert = "INSERT INTO lm_jobs(name, query, options, system) VALUES (?, 'SELECT 1, 2', ?, ?)"
         wrong = (('{"max_token":1}', None, "unknown option 'max_token'; the nearest known one is 'max_tokens'"),
                  ('{"temperature":-1}', None, "temperature must be >= 0, got -1"), ("[]", None, "must be a JSON object"),
                  ("{", None, "not valid JSON"), ('{"threads":1}', None, "'threads' is a setting of the connection"),
+                 ('{"choices":["a",""]}', None, "choice 2 of 2 is empty"),
                  (None, '{"max_tokens":1}', "these are options in the place of `system`"))
-        for name in ("first", "second"):  # the INSERT that makes the table, and a later one
-            for options, system, message in wrong:
-                with self.assertRaisesRegex(sqlite3.Error, message):
-                    db.execute(insert, ("j", options, system))
-            db.execute(insert, (name, '{"max_tokens":1}', "Be brief."))
-            with self.assertRaisesRegex(sqlite3.Error, "unknown option 'x'"):
-                db.execute("UPDATE lm_jobs SET options = '{\"x\":1}'")
-            db.execute("UPDATE lm_jobs SET options = NULL")
-        # A connection that finds the table there, too; another program, without this extension, is not kept from writing.
-        later = harness.connect(str(self.folder / "notes.db"))
-        self.addCleanup(later.close)
-        with self.assertRaisesRegex(sqlite3.Error, "unknown option 'max_token'"):
-            later.execute(insert, ("k", '{"max_token":1}', None))
-        plain = sqlite3.connect(self.folder / "notes.db", isolation_level=None)
-        plain.execute(insert, ("plain", '{"max_token":1}', None))
-        plain.close()
-        self.refused(db, "the job's options: unknown option 'max_token'", name="plain")
+        for options, system, message in wrong:  # by the INSERT that makes the table
+            with self.assertRaisesRegex(sqlite3.Error, message):
+                db.execute(insert, ("j", options, system))
+        db.execute(insert, ("j", '{"max_tokens":1}', "Be brief."))
+        for options, system, message in wrong:  # what is written later is looked at when the job is run
+            with self.assertRaisesRegex(sqlite3.OperationalError, f"^lm_jobs: .*{message}"):
+                db.execute("SELECT lm_check_job(?, ?)", (system, options))
+            db.execute("UPDATE lm_jobs SET options = ?, system = ?", (options, system))
+            self.refused(db, f"the job's {'options' if system is None else 'system prompt'}: .*{message}")
+            self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
+        with self.assertRaisesRegex(sqlite3.OperationalError, "the job's system prompt: these are options"):
+            db.execute("SELECT * FROM lm_batch_export('j', '{\"model\":\"m\"}')").fetchall()
+        db.execute("UPDATE lm_jobs SET options = '{\"max_tokens\":1}', system = NULL")
+        self.assertEqual(harness.value(db, "SELECT lm_check_job(system, options) FROM lm_jobs"), 1)
+        self.assertEqual(self.run_job(db), (1, 1, 0))
+
+    def test_tables_that_another_connection_takes_away(self):
+        empty = sqlite3.connect(self.folder / "empty.db", isolation_level=None)
+        empty.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
+        self.addCleanup(empty.close)
+        drop = "DROP TABLE lm_jobs; DROP TABLE lm_job_rows"
+        for n, change in enumerate((drop, "ALTER TABLE lm_jobs RENAME TO jobs", None)):
+            with self.subTest(change or "a backup is restored"):
+                db = self.open(f"{n}.db", journal="delete")
+                self.add(db, "gone")
+                if change is None:
+                    empty.backup(db)
+                else:
+                    other = sqlite3.connect(self.folder / f"{n}.db", isolation_level=None)
+                    other.executescript(change)
+                    other.close()
+                db.execute("ALTER TABLE t RENAME COLUMN body TO text")
+                db.execute("ALTER TABLE t RENAME TO notes")
+                for name in ("j", "k"):
+                    self.add(db, name, query="SELECT 1, 'rain'", target=None)
+                self.assertEqual(db.execute("SELECT name FROM lm_jobs").fetchall(), [("j",), ("k",)])
+                self.assertEqual(self.run_job(db), (1, 1, 0))
+                db.execute("ALTER TABLE notes RENAME TO t")
+
+    def test_a_job_that_is_copied_with_its_total_has_its_rows(self):
+        db = self.open("main.db")
+        self.open("a.db").close()
+        db.execute("ATTACH ? AS a", (str(self.folder / "a.db"),))
+        for table in ("main.lm_jobs", "a.lm_jobs"):
+            self.add(db, table=table)
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        plain = sqlite3.connect(self.folder / "main.db", isolation_level=None)
+        self.addCleanup(plain.close)
+        plain.execute("ATTACH ? AS a", (str(self.folder / "a.db"),))
+        columns = "query, target, system, options, model, total, created, began, ended, status"
+        for connection in (db, plain):
+            for schema in ("main", "a"):
+                with self.assertRaisesRegex(sqlite3.IntegrityError, "lm_jobs: total is what .* copy its lm_job_rows first"):
+                    connection.execute(f"INSERT INTO {schema}.lm_jobs SELECT 'copy', {columns} FROM main.lm_jobs")
+        db.execute("DROP TRIGGER main.lm_jobs_begun")  # as tables of an earlier version
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        with self.assertRaisesRegex(sqlite3.IntegrityError, "lm_jobs: total is what"):
+            plain.execute(f"INSERT INTO lm_jobs SELECT 'copy', {columns} FROM lm_jobs")
+        given = "id, prompt, state, value, prompt_version, model"
+        db.execute(f"INSERT INTO a.lm_job_rows(job, {given}) SELECT 'copy', {given} FROM main.lm_job_rows")
+        db.execute(f"INSERT INTO a.lm_jobs SELECT 'copy', {columns} FROM main.lm_jobs")
+        self.assertEqual(self.run_job(db, "copy"), (3, 3, 0))
 
     def test_a_statement_that_fails_leaves_the_transaction_whole(self):
         db = harness.connect(str(self.folder / "whole.db"))
