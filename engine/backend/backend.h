@@ -308,8 +308,8 @@ class Backend {
   virtual absl::StatusOr<Buffer> AllocateKv(size_t bytes, int32_t /*kv_heads*/) {
     return Allocate(bytes);
   }
-  // Bytes of this device's memory (of each, where there are several) that nobody has; -1 where it is
-  // the host's, whose system does not say.
+  // Free bytes of this device's memory (of each, where there are several); -1 where it is the
+  // host's, whose system does not say.
   virtual absl::StatusOr<int64_t> FreeBytes() { return -1; }
   // From now on, until null is set: ops take what memory they need for any step within the bounds,
   // and have what is needed to run there, but compute and copy nothing. So a step later finds it.
@@ -534,8 +534,8 @@ class Backend {
 
   // The token that SampleToken picks from each of the rows' logits, or its error: tokens[i] is that
   // of rows[i], whose `row` is one of `logits` (any, vocabulary). `*margins`, unless null: MarginOf
-  // each, 0 of those with an error; of rows with a mask, biases or a penalty anything. Here it is done on the
-  // host, to which a device's rows are brought. Waits for the ops before it.
+  // each, 0 of those with an error; of rows with a mask, biases or a penalty anything. Here it is
+  // done on the host, to which a device's rows are brought. Waits for the ops before it.
   virtual absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
                               std::vector<absl::StatusOr<int32_t>>* tokens,
                               std::vector<float>* margins);

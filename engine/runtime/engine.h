@@ -8,8 +8,8 @@
 // schedules a step, has the model compute it, samples, and delivers the answers that have ended. It
 // sleeps where there is nothing to do.
 //
-//   Submit --> incoming_ --> TakeIncoming --> scheduler_ --> Step --> ended_ --> Deliver -->
-//   Request callers    (mutex_)      |--------------- the engine's thread ---------------------|
+//   Submit -> incoming_ -> TakeIncoming -> scheduler_ -> Step -> ended_ -> Deliver -> Request
+//   callers   (mutex_)     |------------------ the engine's thread ------------------|
 #ifndef LM_ENGINE_RUNTIME_ENGINE_H_
 #define LM_ENGINE_RUNTIME_ENGINE_H_
 
@@ -45,8 +45,8 @@
 namespace lm {
 
 struct EngineOptions {
-  int32_t step_tokens =
-      kMostStepTokens;  // token budget of a step: decodes first, then prefill chunks; >= 1
+  // The token budget of a step: decodes first, then prefill chunks; >= 1.
+  int32_t step_tokens = kMostStepTokens;
   int32_t max_sequences = kMostSequences;  // decoding together; >= 1
   int32_t max_queued = 100000;             // waiting requests beyond which Submit refuses
   // How far prompts may stretch the time between two tokens of an interactive, or a batch, answer
@@ -54,8 +54,7 @@ struct EngineOptions {
   absl::Duration interactive_itl = absl::Milliseconds(50);
   absl::Duration batch_itl = absl::InfiniteDuration();
   bool prefix_cache = true;
-  int64_t grammar_work =
-      10'000'000;  // what following constraints may take of a step, in about nanoseconds
+  int64_t grammar_work = 10'000'000;  // of a step for following constraints, about nanoseconds
 };
 
 // Thread-safe. In a forked child of its process an engine refuses all that would wait for its

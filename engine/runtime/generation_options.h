@@ -74,8 +74,8 @@ struct GenerationOptions {
   int32_t vote = 0;     // of choices: how many answers are counted (vote.h); 0: one is given
   int32_t n = 0;        // the answer is a JSON array of so many; 0: it is one answer, as text
   int32_t best_of = 0;  // of so many the ones that the model finds most probable; 0: of n
-  std::vector<std::string> stop =
-      {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
+  // Not in the answer; at most kMaxStopStrings, none empty, UTF-8.
+  std::vector<std::string> stop = {};
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
   // Each name once; nullopt: the scales that lm_models has.
   std::optional<std::vector<AdapterChoice>> lora = {};

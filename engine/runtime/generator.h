@@ -49,11 +49,11 @@ struct TextRequest {
   absl::string_view question = {};  // stands behind the prompt, and stays where that is cut
                                     // (kRank: how the model has it)
   absl::string_view system = {};    // kEmbed: stands right before the prompt, and stays likewise
-  // Of the question and the system prompt, what whoever asks has written himself, where there are
-  // words of ours beside it; nullopt: all of both. For Purpose::Covers alone.
+  // Of the question and the system prompt, the caller's own words, where there are words of ours
+  // beside them; nullopt: all of both. For Purpose::Covers alone.
   std::optional<absl::string_view> asked = {};
-  absl::string_view begun =
-      {};  // kGenerate, kChoose: how the answer begins that the model goes on with
+  // kGenerate, kChoose: how the answer begins that the model goes on with.
+  absl::string_view begun = {};
   // Its examples go before the prompt, each with the question behind it; the other tasks than
   // kGenerate, kChoose and kWeigh have none.
   GenerationOptions options = {};

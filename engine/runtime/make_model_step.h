@@ -3,8 +3,8 @@
 //   model.Run(MakeModelStep(plan, model, speculator), cancel, &results);  // a step by itself
 //
 //   model.Begin(MakeQueuedStep(num_picked, model, &plan));  // a step behind one that is under way
-//   model.Pick(SamplesOf(plan), WantedLogits(plan, model.vocab_size()));  // once its tokens are
-//                                                                         // known
+//   ... once the tokens of the step before are known ...
+//   model.Pick(SamplesOf(plan), WantedLogits(plan, model.vocab_size()));
 #ifndef LM_ENGINE_RUNTIME_MAKE_MODEL_STEP_H_
 #define LM_ENGINE_RUNTIME_MAKE_MODEL_STEP_H_
 

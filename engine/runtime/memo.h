@@ -60,7 +60,7 @@ class MemoStore {
 
 // Whose part of the memo a client uses.
 struct MemoAccess {
-  std::string owner;  // he sees nobody else's answers
+  std::string owner;  // sees its own answers only
   std::shared_ptr<MemoStore> store = nullptr;
   std::shared_ptr<MemoScan> scan = nullptr;  // whose rows are asked for; null: one row alone
 };

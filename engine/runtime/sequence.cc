@@ -220,7 +220,9 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
   if (spec.wants_logprob) {
     generation_.mean_logprob += (logprob - generation_.mean_logprob) / ++asked_;
   }
-  if (spec.wants_probability && !reasons_first()) logprob_ += LogProbabilityAmongAllowed(logits, token);
+  if (spec.wants_probability && !reasons_first()) {
+    logprob_ += LogProbabilityAmongAllowed(logits, token);
+  }
   if (reasoning_) return Reason(token, logprob, now);
   if (!grammar_) return Append(token, logprob, now);
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;

@@ -23,8 +23,11 @@ constexpr char kPrepare[] =
     "('b', 'SELECT id, body FROM docs LIMIT 20');"
     "INSERT INTO lm_job_rows(job, id, prompt) SELECT 'a', id, body FROM docs WHERE id > 500;";
 
-// Stands after its first row in the midst of a statement of ours.
+// Each stands after a few rows in the midst of a statement of ours: one that a table of ours keeps,
+// or the shadow that looks ahead of it.
 constexpr const char* kStatements[] = {
+    "SELECT generate(body, NULL, '{\"cache\":false}') FROM docs",
+    "SELECT label FROM docs, lm_classify_scores(body, '[\"a\",\"b\"]', NULL, '{\"cache\":false}')",
     "SELECT * FROM lm_query('SELECT id, body FROM docs')",
     "SELECT * FROM lm_query('SELECT d.id, d.body FROM docs AS d, "
     "lm_query(''SELECT id, body FROM docs'') AS q')",
@@ -48,8 +51,10 @@ class Host {
     Check(sqlite3_prepare_v2(db_, sql.c_str(), -1, &statement, nullptr));
     return statement;
   }
-  void StepOnce(sqlite3_stmt* statement) {
-    if (sqlite3_step(statement) != SQLITE_ROW) throw std::runtime_error(sqlite3_errmsg(db_));
+  void Begin(sqlite3_stmt* statement) {
+    for (int rows = 0; rows < 6 && Listed().size() < 2; ++rows) {
+      if (sqlite3_step(statement) != SQLITE_ROW) throw std::runtime_error(sqlite3_errmsg(db_));
+    }
   }
   std::vector<sqlite3_stmt*> Listed() {
     std::vector<sqlite3_stmt*> listed;
@@ -77,7 +82,7 @@ class ClosingHostTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(ClosingHostTest, FinalizesWhatIsListedAndCloses) {
   Host host;
-  host.StepOnce(host.Prepare(GetParam()));
+  host.Begin(host.Prepare(GetParam()));
   EXPECT_GT(host.Listed().size(), 1u) << "none of ours is kept: nothing is tested";
   EXPECT_EQ(host.Close(), SQLITE_BUSY);
   for (std::vector<sqlite3_stmt*> left; !(left = host.Listed()).empty();) {
@@ -90,7 +95,7 @@ TEST_P(ClosingHostTest, FinalizesWhatIsListedAndCloses) {
 TEST_P(ClosingHostTest, KeepsItsStatementsInTheirPlaces) {
   Host host;
   sqlite3_stmt* const statement = host.Prepare(GetParam());
-  host.StepOnce(statement);
+  host.Begin(statement);
   std::vector<sqlite3_stmt*> ours = host.Listed();
   std::erase(ours, statement);
   for (sqlite3_stmt* one : ours) sqlite3_finalize(one);
@@ -109,7 +114,7 @@ TEST_P(ClosingHostTest, KeepsItsStatementsInTheirPlaces) {
     sqlite3_finalize(one);
   }
   EXPECT_EQ(host.Close(), SQLITE_OK);
-  if (!same_place) GTEST_SKIP() << "no address was given out again";
+  EXPECT_TRUE(same_place) << "no address was given out again: nothing is tested";
 }
 
 // sqlite3_close_v2 leaves the connection to its last statement.
@@ -118,7 +123,7 @@ TEST_P(ClosingHostTest, ClosesBeforeItFinalizes) {
   {
     Host host;
     statement = host.Prepare(GetParam());
-    host.StepOnce(statement);
+    host.Begin(statement);
   }
   EXPECT_EQ(sqlite3_finalize(statement), SQLITE_OK);
 }

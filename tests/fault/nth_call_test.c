@@ -531,7 +531,9 @@ static const char* Batch(Text* answer) {
         answers[i] != NULL ? "NULL" : "failed");
     lm.free_string(answers[i]);
   }
-  if (missing != (failures < 0 ? 4 : failures)) Fail("batch: %d failures, %d answers missing", failures, missing);
+  if (missing != (failures < 0 ? 4 : failures)) {
+    Fail("batch: %d failures, %d answers missing", failures, missing);
+  }
   if ((failures != 0) != (error != NULL))
     Fail("batch: %d failures, %s", failures, MessageOf(error, "no error"));
   lm.free_error(error);
