@@ -24,10 +24,17 @@ void GuessWidth::Begin(const Bounds& bounds) {
                                 : kFirstOfWrite;
 }
 
+// That a place of the statement has asked about, the one that is asked about now among them. Of
+// calls whose place is not known, each place has had its share.
+int64_t GuessWidth::NumRows() const {
+  const auto sites = static_cast<int64_t>(std::max<size_t>(bounds_.num_sites, 1));
+  return most_hits_ + (bounds_.num_calls + num_placeless_ + sites - 1) / sites;
+}
+
 size_t GuessWidth::MostOfPlace() const {
   if (!bounds_.limit.has_value()) return kMostAhead;
-  const size_t rows = num_rows_ + 1;
-  return rows < *bounds_.limit ? *bounds_.limit - rows : rows;
+  const auto rows = static_cast<size_t>(NumRows());
+  return rows <= *bounds_.limit ? *bounds_.limit - rows : rows;
 }
 
 size_t GuessWidth::MostAhead(bool dependent) const {
@@ -48,7 +55,16 @@ int64_t GuessWidth::MostCallsOfStep() const {
 void GuessWidth::CountHit(const void* site) {
   ++num_hits_;
   width_ = std::min(2 * width_, bounds_.most_under_way);
-  if (site != nullptr) num_rows_ = std::max(num_rows_, ++num_hits_of_[site]);
+  if (site != nullptr) {
+    most_hits_ = std::max(most_hits_, ++num_hits_of_[site]);
+  } else {
+    ++num_placeless_;
+  }
+}
+
+void GuessWidth::CountMiss(bool missing) {
+  ++num_placeless_;
+  num_missing_ += missing;
 }
 
 void GuessWidth::Narrow() { width_ = std::max<size_t>(width_ / 4, 1); }

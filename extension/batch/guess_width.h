@@ -11,8 +11,9 @@
 // the width, each right one that came behind wrong ones halves it. A SELECT may be left after any
 // row, and begins with two. A statement that writes and has no LIMIT runs to its end: it begins
 // with eight, or, where its calls depend on no answer, with as many as there may be. Where there is
-// a LIMIT, a place in the statement has no more guesses than the LIMIT allows rows yet, or, where
-// that many rows were not enough, than there were rows.
+// a LIMIT, a place in the statement has no more guesses than the LIMIT allows rows yet: none while
+// the last of these may be the one that is asked about. Where that many rows were not enough, it
+// has as many as there were rows.
 #ifndef LM_EXTENSION_BATCH_GUESS_WIDTH_H_
 #define LM_EXTENSION_BATCH_GUESS_WIDTH_H_
 
@@ -34,6 +35,7 @@ class GuessWidth {
     bool independent = false;          // its calls depend on no answers
     std::optional<size_t> limit = {};  // of its rows
     size_t num_sites = 0;              // places in its shadow's program that make calls
+    int64_t num_calls = 0;             // that it has made, the one that it makes now among them
   };
   void Begin(const Bounds& bounds);
 
@@ -50,12 +52,13 @@ class GuessWidth {
   // How many calls of any kind a step may make beyond where the statement may be.
   int64_t MostCallsOfStep() const;
 
-  // A foreseen call was right; with its place, where that is known.
+  // The statement makes a call that was foreseen; with its place, where that is known.
   void CountHit(const void* site = nullptr);
   // A foreseen call was under way, and the statement has passed it over.
   void CountWrong() { ++num_wrong_; }
-  // A call was not foreseen, and asks the model.
-  void CountMissing() { ++num_missing_; }
+  // The statement makes a call that was not foreseen; `missing`: it asks the model, and the shadow
+  // has looked for it.
+  void CountMiss(bool missing);
   // A step was ended because it had gone far enough. The next one may go twice as far.
   void CountFullStep() { ++num_full_steps_; }
   void Narrow();
@@ -67,14 +70,17 @@ class GuessWidth {
   bool IsMostlyMissing() const;
 
  private:
+  int64_t NumRows() const;
+
   Bounds bounds_;
   size_t width_ = 0;
   int64_t num_hits_ = 0;
   int64_t num_wrong_ = 0;
   int64_t num_missing_ = 0;
   int num_full_steps_ = 0;
-  HashMap<const void*, size_t> num_hits_of_;  // by their places
-  size_t num_rows_ = 0;                       // the most of these
+  HashMap<const void*, int64_t> num_hits_of_;  // by their places
+  int64_t most_hits_ = 0;                      // of these
+  int64_t num_placeless_ = 0;                  // calls whose place is not known
 };
 
 }  // namespace lm

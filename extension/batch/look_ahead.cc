@@ -162,7 +162,7 @@ void LookAhead::CountMiss(const CallText& text, bool asked) {
   }
   dependent_ = dependent_ || learning_;
   // A step that was ended early, and cannot be afforded again yet, has not looked for it.
-  if (asked && walk_ != Walk::kFull) width_.CountMissing();
+  width_.CountMiss(asked && walk_ != Walk::kFull);
   if (width_.IsMostlyMissing()) {
     Stop(absl::FailedPreconditionError("its rows could not be foreseen"));
   }
@@ -257,7 +257,8 @@ absl::Status LookAhead::Begin(const CallText& now) {
                 .to_its_end = to_its_end,
                 .independent = independent,
                 .limit = shadow_.limit,
-                .num_sites = shadow_.num_sites});
+                .num_sites = shadow_.num_sites,
+                .num_calls = num_calls_});
   place_ = 0;
   num_unforeseen_ = num_calls_ - 1;
   RETURN_IF_ERROR(WalkTo(now));
@@ -336,6 +337,7 @@ bool LookAhead::IsPlace(const CallText& text, int64_t number) {
     place_ = number;
     num_unforeseen_ = 0;
     calls_.DropAll();
+    has_place_ = true;
     if (number >= expected_) now_ = nullptr;
     return true;
   }
@@ -358,11 +360,11 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
   ++num_foreseen_;
   const bool distrusted = behind != nullptr && std::find(distrusted_.begin(), distrusted_.end(),
                                                          site) != distrusted_.end();
-  if (IsPlace(text, num_walked_++) || distrusted) return Known(text, site);
+  if (IsPlace(text, num_walked_++) || distrusted) return Known(text);
   const auto early = std::find(taken_early_.begin(), taken_early_.end(), text.hash);
   if (early != taken_early_.end()) {
     taken_early_.erase(early);
-    return Known(text, site);
+    return Known(text);
   }
   if (now_ == nullptr &&
       (calls_.size() >= width_.MostInStep(dependent_) || calls_.bytes() > kMostBytes)) {
@@ -372,9 +374,11 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
   ForeseenCall& call = calls_.Add(std::move(row), std::move(text), site, num_walked_ - 1, behind);
   if (now_ == nullptr) calls_.Submit(width_.size(), width_.MostOfPlace());
   if (call.pending.answered()) return PendingAnswer(again, call.pending.answer());
-  std::optional<PendingAnswer> known = Known(call.text, site);
+  std::optional<PendingAnswer> known = Known(call.text);
   call.unknown = !known.has_value();
-  if (call.unknown && now_ == nullptr && MayHaveAllRows(site)) return FarEnough();
+  if (call.unknown && now_ == nullptr && MayHaveAllRows(++unknown_ahead_[site])) {
+    return FarEnough();
+  }
   return known;
 }
 
@@ -384,22 +388,24 @@ absl::Status LookAhead::FarEnough() {
   return absl::ResourceExhaustedError("far enough");
 }
 
-// Whether the statement has all rows that its LIMIT allows once the calls of this step that have no
-// answer yet, several of one place, let their rows through. The shadow may look for another such
-// call in vain, for as long as its tables last.
-bool LookAhead::MayHaveAllRows(const void* site) const {
-  const auto unknown = unknown_in_step_.find(site);
-  if (!shadow_.limit.has_value() || unknown == unknown_in_step_.end()) return false;
+// Whether the statement has all rows that its LIMIT allows, or as many more as are guessed at a
+// time, if `unknown` calls, which one place has made in this step behind the statement's own, let
+// their rows through. The shadow may look for another such call in vain, for as long as its tables
+// last.
+bool LookAhead::MayHaveAllRows(size_t unknown) const {
+  const size_t own = has_place_ ? 1 : 0;
+  // Where a row comes without its answer, each step has one such call.
+  if (!shadow_.limit.has_value() || unknown + own < 2) return false;
   const size_t wanted = *shadow_.limit - std::min(*shadow_.limit, num_rows_walked_);
-  return unknown->second > 1 && unknown->second >= std::max(wanted, width_.MostOfPlace());
+  const size_t most = width_.MostOfPlace();
+  return unknown + own >= (most < *shadow_.limit ? wanted : most + own);
 }
 
-std::optional<PendingAnswer> LookAhead::Known(const CallText& text, const void* site) {
+std::optional<PendingAnswer> LookAhead::Known(const CallText& text) {
   if (const RowAnswer* answer = known_.Find(text)) {
     return PendingAnswer({.options = text.options}, *answer);
   }
   path_.SetUnknown();
-  ++unknown_in_step_[site];
   return std::nullopt;
 }
 
@@ -421,7 +427,8 @@ absl::Status LookAhead::StepOnce() {
   BatchState& batch = BatchOf(*connection_);
   batch.stepping = this;
   num_in_step_ = 0;
-  unknown_in_step_.clear();
+  has_place_ = false;
+  unknown_ahead_.clear();
   const absl::StatusOr<bool> row = [&] {
     const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
     return shadow_.statement.Step();

@@ -129,8 +129,8 @@ class LookAhead {
   bool WantsMore() const;
   absl::Status FarEnough();
   absl::Status StepOnce();
-  std::optional<PendingAnswer> Known(const CallText& text, const void* site);
-  bool MayHaveAllRows(const void* site) const;
+  std::optional<PendingAnswer> Known(const CallText& text);
+  bool MayHaveAllRows(size_t unknown) const;
   void Learn(const CallText& text, const RowAnswer& answer);
   void Stop(absl::Status why);
 
@@ -161,7 +161,8 @@ class LookAhead {
   int64_t num_walked_ = 0;         // calls with prompts that the shadow has made
   size_t num_rows_walked_ = 0;     // rows that the shadow has returned
   int64_t num_in_step_ = 0;        // calls of any kind, in the step that it makes
-  SiteCounts unknown_in_step_;     // of these by their places, how many had no answer
+  bool has_place_ = false;         // one of these is the statement's call
+  SiteCounts unknown_ahead_;       // of those behind it by their places, how many have no answer
   const CallText* now_ = nullptr;  // the statement's call that is being looked for; null: found
   int64_t expected_ = 0;           // where it should be
   bool placed_ = false;            // it was found, perhaps not for the last time

@@ -482,6 +482,9 @@ struct ProgramCalls {
   // Loops that a LIMIT leaves, EXISTS's and a scalar subquery's among them, and in which there are
   // such sites.
   size_t left_early = 0;
+  // All sites are in a loop that sorts, and is read to its end: of what is sorted a LIMIT keeps the
+  // first rows.
+  bool sorts_all = false;
   // Virtual tables whose rows bm25() and its sisters are asked about: theirs where these are
   // fts5's.
   std::set<std::string> ranked;
@@ -513,18 +516,23 @@ class ProgramPlaces {
   void AddExit(int64_t at) { exits_.push_back(at); }
   void AddLoop(int64_t first, int64_t last) { parts_.push_back({first, last, /*loops=*/true}); }
   void AddSubroutine(int64_t first, int64_t last) { parts_.push_back({first, last}); }
+  // Where a row is sorted if it is among the first so many.
+  void AddSort(int64_t at) { sorts_.push_back(at); }
 
   // Exits of loops in which there are sites. That of (SELECT 1) is of no loop.
   size_t NumLeftEarly() const {
     return std::count_if(exits_.begin(), exits_.end(), [this](int64_t exit) {
-      const Part* innermost = nullptr;
-      for (const Part& part : parts_) {
-        if (!part.Has(exit)) continue;
-        if (innermost == nullptr || part.first > innermost->first) innermost = &part;
-      }
-      return innermost != nullptr && innermost->loops &&
-             std::any_of(sites_.begin(), sites_.end(),
-                         [&](int64_t site) { return innermost->Has(site); });
+      const Part* loop = LoopAround(exit);
+      return loop != nullptr && std::any_of(sites_.begin(), sites_.end(),
+                                            [loop](int64_t site) { return loop->Has(site); });
+    });
+  }
+
+  bool SortsAll() const {
+    return !sites_.empty() && std::any_of(sorts_.begin(), sorts_.end(), [this](int64_t sort) {
+      const Part* loop = LoopAround(sort);
+      return loop != nullptr && std::all_of(sites_.begin(), sites_.end(),
+                                            [loop](int64_t site) { return loop->Has(site); });
     });
   }
 
@@ -536,8 +544,20 @@ class ProgramPlaces {
 
     bool Has(int64_t at) const { return first <= at && at <= last; }
   };
+
+  // The innermost part around an instruction; null where that is no loop.
+  const Part* LoopAround(int64_t at) const {
+    const Part* innermost = nullptr;
+    for (const Part& part : parts_) {
+      if (!part.Has(at)) continue;
+      if (innermost == nullptr || part.first > innermost->first) innermost = &part;
+    }
+    return innermost != nullptr && innermost->loops ? innermost : nullptr;
+  }
+
   std::vector<int64_t> sites_;
   std::vector<int64_t> exits_;
+  std::vector<int64_t> sorts_;
   std::vector<Part> parts_;
 };
 
@@ -555,6 +575,7 @@ absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions
     ASSIGN_OR_RETURN(const bool row, Step(program));
     if (!row) {
       calls.left_early = places.NumLeftEarly();
+      calls.sorts_all = places.SortsAll();
       return calls;
     }
     const int64_t address = program.Integer(kAddress);
@@ -562,6 +583,7 @@ absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     const std::string table = std::exchange(read_of, "");
     if (opcode == "DecrJumpZero") places.AddExit(address);
+    if (opcode == "IfNotZero") places.AddSort(address);
     if (opcode == "Next" || opcode == "Prev" || opcode == "VNext") {
       places.AddLoop(program.Integer(kP2), address);
     } else if (opcode == "Return" && program.Integer(kP2) > 0) {
@@ -624,10 +646,10 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain, apart)));
   ASSIGN_OR_RETURN(const ProgramCalls calls, CallsOf(program, &functions, RanksColumns(tokens)));
   shadow.num_sites = calls.sites;
-  const size_t own = FindWord(tokens, 0, {"LIMIT"}) < tokens.size() ? 1 : 0;  // the SELECT's
-  shadow.leaves_loops = calls.left_early > own;
+  const bool limited = FindWord(tokens, 0, {"LIMIT"}) < tokens.size() && !calls.sorts_all;
+  shadow.leaves_loops = calls.left_early > (limited ? 1 : 0);
   ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", apart)));
-  shadow.limit = LimitOf(tokens);
+  if (limited) shadow.limit = LimitOf(tokens);
   if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
     return Noticeable("it writes while it reads");
   ASSIGN_OR_RETURN(OpenedTables virtual_tables, Readable(TablesOpenedBy(program)));

@@ -21,7 +21,7 @@ namespace lm {
 struct Shadow {
   Statement statement;
   size_t num_sites = 0;         // places in its program that make calls it is made for
-  std::optional<size_t> limit;  // of its rows, where its text says so
+  std::optional<size_t> limit;  // of its rows, where its text says so and that ends its calls
   // Whether such calls decide which of them come next, because one is enough: WHERE EXISTS (...).
   bool leaves_loops = false;
 };

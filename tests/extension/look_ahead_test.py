@@ -250,6 +250,8 @@ class LookAheadTest(unittest.TestCase):
                 self.prepared("", sql, alone=alone, asked=20)
         for sql in (f"SELECT id, {G} FROM (SELECT * FROM notes ORDER BY kind, id DESC)",
                     f"SELECT id, {G} FROM notes ORDER BY kind, id DESC LIMIT 20",
+                    # All rows are asked about, whatever the LIMIT keeps of them.
+                    f"SELECT id FROM notes ORDER BY {SISTERS[4]} DESC LIMIT 5",
                     # Its result has no call, and all becomes one SELECT, with the calls before the sort.
                     f"SELECT id, g FROM (SELECT id, {G} AS g FROM {newest})",
                     f"SELECT k, g FROM (SELECT id, {SISTERS[0]} AS k, {G} AS g FROM notes) ORDER BY k, id DESC"):
