@@ -144,7 +144,8 @@ std::optional<PendingAnswer> LookAhead::TakeForeseen(const CallText& text) {
 // The statement has not made it and has made a later one.
 void LookAhead::PassOver(const ForeseenCall& call) {
   if (call.behind == nullptr) {
-    if (call.pending.submitted() && call.pending.NeedsModel()) width_.CountWrong();
+    const bool under_way = call.pending.submitted() && !call.pending.answered();
+    if (under_way && call.pending.NeedsModel()) width_.CountWrong();
   } else if (std::find(distrusted_.begin(), distrusted_.end(), call.site) == distrusted_.end()) {
     distrusted_.push_back(call.site);
   }

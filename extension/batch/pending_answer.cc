@@ -75,6 +75,7 @@ bool PendingAnswer::Submit() {
     submitted_ = true;
     if (request.ok()) {
       request_ = *std::move(request);
+      asked_ = true;
     } else {
       Refuse(request.status());
     }
@@ -107,6 +108,7 @@ bool PendingAnswer::SubmitInParts() {
   } else {
     parts_ = std::move(work);
     submitted_ = true;
+    asked_ = true;
     counted_ = true;  // its prompts are
   }
   row_.prompt = std::nullopt;
@@ -129,7 +131,7 @@ bool PendingAnswer::stuck() const { return parts_ != nullptr && parts_->stuck();
 
 bool PendingAnswer::NeedsModel() const {
   if (!submitted_ || parts_ != nullptr) return true;
-  if (request_ == nullptr) return false;
+  if (request_ == nullptr) return asked_ && !answer_.generation.remembered;
   return !request_->WaitFor(absl::ZeroDuration()) || !request_->result().remembered;
 }
 

@@ -53,8 +53,8 @@ class PendingAnswer {
   // submitted is not done.
   bool Done(absl::Duration wait = absl::ZeroDuration());
 
-  // Whether the answer is the model's to make: neither remembered nor none. REQUIRES: Submit() was
-  // called.
+  // Whether the answer is the model's to make, or was: neither remembered nor none. REQUIRES:
+  // Submit() was called.
   bool NeedsModel() const;
 
   // Where the answer is there, keeps it; where it is not to be relied on, asks the other model.
@@ -90,6 +90,7 @@ class PendingAnswer {
   const ForkGuard fork_guard_;
   bool submitted_ = false;  // to the model that is asked last, so far
   bool escalated_ = false;
+  bool asked_ = false;                    // the engine was handed something of it
   bool counted_ = false;                  // for lm_running
   std::shared_ptr<Request> request_;      // null: not submitted, or answered
   std::unique_ptr<MapReduce> parts_;      // null: not read in parts, or answered
