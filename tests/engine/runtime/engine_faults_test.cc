@@ -204,13 +204,14 @@ TEST_F(EngineFaultsTest, TimeoutsHoldWithoutAWaiterToo) {
   RequestSpec spec = Long();
   spec.options.timeout_ms = 20;
   auto request = Submit(spec);
+  // Nobody looks at the request while it runs; that it is over is counted before it is told.
   const absl::Time give_up = absl::Now() + absl::Seconds(10);
   while (engine_->Stats().requests == 0 && absl::Now() < give_up) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  ASSERT_TRUE(request->WaitFor(absl::ZeroDuration()));
+  ASSERT_TRUE(request->WaitFor(absl::Seconds(10)));
   EXPECT_EQ(request->result().status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_LT(request->result().total, absl::Seconds(1));
+  EXPECT_LT(request->result().total, absl::Seconds(5));
 }
 
 TEST_F(EngineFaultsTest, TimeInTheQueueDoesNotCount) {
