@@ -6,7 +6,7 @@
 # a host that was not built so, LM_SANITIZER_ENVIRONMENT for every test, and more time.
 set(LM_SANITIZER_RUNTIMES)
 set(LM_SANITIZER_ENVIRONMENT)
-set(LM_TEST_TIMEOUT 120)
+set(LM_TEST_TIMEOUT 300)
 if(LM_SANITIZE)
   set(LM_TEST_TIMEOUT 1200)
 endif()

@@ -236,6 +236,7 @@ absl::Status LookAhead::Begin(const CallText& now) {
   if (sql.empty() || sql.size() > kMostSqlBytes) {
     return absl::FailedPreconditionError("its text is too long");
   }
+  hints_.set_limited(HasLimit(sql));
   ASSIGN_OR_RETURN(const std::vector<std::string> shadows, ShadowsOf(sql, connection_->db()));
   absl::StatusOr<Shadow> shadow;
   for (size_t i = 0; i < shadows.size() && !shadow.ok() && !absl::IsCancelled(shadow.status());

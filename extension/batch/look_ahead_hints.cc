@@ -59,6 +59,12 @@ std::string LookAheadHints::Slowness() const {
   const char* advice =
       "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or lm_prefetch "
       "decode many rows together, with generate()'s options";
+  // A window function is called for all rows, whatever the LIMIT.
+  if (limited_) {
+    advice =
+        "; lm_query over a SELECT that has the LIMIT, or a question about a temporary table of its "
+        "rows, decodes many rows together";
+  }
   if (embeds) advice = "";
   if (function_ == "lm_summarize") {
     advice =

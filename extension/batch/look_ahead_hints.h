@@ -26,6 +26,8 @@ class LookAheadHints {
   LookAheadHints(std::string function, bool of_cursor);
 
   void set_off(absl::Status why) { off_ = std::move(why); }
+  // A LIMIT of the statement says how many rows there are to be.
+  void set_limited(bool limited) { limited_ = limited; }
 
   // A row that was not foreseen asks the model; `num_hits` rows were foreseen so far. Warns, once,
   // where looking ahead is off and rows are slow by now.
@@ -44,6 +46,7 @@ class LookAheadHints {
   const std::string function_;
   const bool of_cursor_;
   absl::Status off_;  // why there is no looking ahead (any more); OK: there may be
+  bool limited_ = false;
   int64_t num_serial_ = 0;
   bool warned_ = false;
 };

@@ -317,6 +317,12 @@ bool CallsGenerate(absl::string_view sql) {
   return CallsGenerate(tokens, {0, tokens.size()});
 }
 
+bool HasLimit(absl::string_view sql) {
+  const Tokens tokens = SqlTokens(sql);
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [](const SqlToken& token) { return token.Is("LIMIT"); });
+}
+
 bool IsShadow(absl::string_view sql) { return absl::StartsWith(sql, MarkOf(kAsker)); }
 
 std::string TargetOf(absl::string_view sql) {

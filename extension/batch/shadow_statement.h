@@ -29,6 +29,9 @@ struct Shadow {
 // The calls that a shadow is made for.
 bool CallsGenerate(absl::string_view sql);
 
+// Whether a LIMIT, of the statement or of a part of it, says how many rows there are to be.
+bool HasLimit(absl::string_view sql);
+
 // A SELECT is its own shadow; INSERT, CREATE TABLE AS, UPDATE and DELETE have one, or several, of
 // which the first that can be prepared is the best: with the calls of RETURNING and DO UPDATE, and
 // without. Where the connection is given on which an UPDATE or a DELETE runs, its best ones come to

@@ -726,6 +726,11 @@ class LookAheadTest(unittest.TestCase):
         self.assertIsNone(harness.value(connection, "SELECT hint FROM lm_stats"))
         connection.execute(f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL").fetchall()
         self.assertIn("random()", harness.value(connection, "SELECT hint FROM lm_stats"))
+        # A window would ask about all rows, not only about those of the LIMIT.
+        connection.execute(f"SELECT id, {G} FROM (SELECT * FROM notes ORDER BY random() LIMIT 40)").fetchall()
+        hint = harness.value(connection, "SELECT hint FROM lm_stats")
+        self.assertRegex(hint, r"rows one at a time .*random\(\).*; lm_query over a SELECT that has the LIMIT, or a question about a temporary table")
+        self.assertNotIn("lm_map", hint)
         # What reads in parts is not lm_map()'s to do.
         connection.execute("SELECT id, lm_summarize(body, '{\"max_tokens\":1,\"cache\":false}') FROM notes WHERE random() IS NOT NULL").fetchall()
         hint = harness.value(connection, "SELECT hint FROM lm_stats")
