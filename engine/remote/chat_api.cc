@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_constraint.h"
@@ -141,6 +142,7 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
                                      const LeftOut& left_out) {
   const GenerationOptions& wanted = spec.options;
   const std::optional<Json> messages = Json::Parse(spec.text);
+  if (!messages.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
   if (!messages.has_value()) return absl::InternalError("the messages are no JSON");
   RequestBody body(options.extra);
   body.Add("model", model.name);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/digest.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
@@ -47,6 +48,7 @@ absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
   }
   RETURN_IF_ERROR(ReadConversation(request.prompt, request.system, /*is_messages=*/true).status());
   const std::optional<Json> own = Json::Parse(request.prompt);
+  if (!own.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
   for (const Json& message : own->array()) messages.Append(message);
   return messages.Dump();
 }

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/json.h"
+#include "engine/base/status_macros.h"
 #include "engine/remote/request_body.h"
 
 namespace lm {
@@ -63,9 +65,10 @@ std::string RankedPair(absl::string_view query, absl::string_view text) {
   return Json::MakeArray().Append(query).Append(text).Dump();
 }
 
-std::string RerankBody(absl::string_view pair, const RemoteModel& model,
-                       const RemoteOptions& options) {
+absl::StatusOr<std::string> RerankBody(absl::string_view pair, const RemoteModel& model,
+                                       const RemoteOptions& options) {
   const std::optional<Json> both = Json::Parse(pair);
+  if (!both.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
   RequestBody body(options.extra);
   body.Add("model", model.name);
   body.Add("query", both->array()[0]);

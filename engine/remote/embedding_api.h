@@ -25,9 +25,9 @@ absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body);
 
 // A query and a text, as RequestSpec::text has them.
 std::string RankedPair(absl::string_view query, absl::string_view text);
-// The body of a request for /rerank. REQUIRES: `pair` is a RankedPair.
-std::string RerankBody(absl::string_view pair, const RemoteModel& model,
-                       const RemoteOptions& options);
+// The body of a request for /rerank. Cancelled at a Checkpoint(). REQUIRES: `pair` is a RankedPair.
+absl::StatusOr<std::string> RerankBody(absl::string_view pair, const RemoteModel& model,
+                                       const RemoteOptions& options);
 // The scores of the labels: one number; or, where the server has made it a probability, that of the
 // other label too. Unavailable as ReadEmbedding.
 absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect);

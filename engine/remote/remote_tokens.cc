@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_api.h"
@@ -41,6 +42,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(const ModelText& model, const Re
   const Tokenizer& tokenizer = *model.tokenizer;
   if (spec.ranks) {
     const std::optional<Json> pair = Json::Parse(text);
+    if (!pair.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
     return tokenizer.EncodePair(pair->array()[0].string(), pair->array()[1].string());
   }
   if (spec.embed.has_value()) return tokenizer.EncodePlain(text);

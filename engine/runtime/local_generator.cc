@@ -184,7 +184,6 @@ absl::StatusOr<RequestSpec> LocalGenerator::Prepare(const TextRequest& request) 
                                                                  : PrepareChat(request));
   spec.salt = std::string(request.salt);
   ASSIGN_OR_RETURN(spec.adapters, AdaptersOf(request.options));
-  engine_->stored().Look();  // here, since the memo submits under its lock
   return spec;
 }
 

@@ -1,10 +1,12 @@
 #include "engine/runtime/memo.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/vote.h"
@@ -60,12 +62,12 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
         scan_(std::move(scan)),
         store_(std::move(store)) {}
 
-  // The generator has taken the work, which may be over by now. Others may have joined while it
-  // did, and everybody may have left.
+  // The generator has taken the work, which may be over by now. Everybody may have left meanwhile.
   void Begin(std::shared_ptr<Request> work) noexcept {
     bool wanted = false, interactive = false;
     {
       absl::MutexLock lock(&memo_->mutex_);
+      submitted_ = true;
       if (finished_) return;
       wanted = !waiting_.empty();
       for (const std::shared_ptr<Request>& request : waiting_) {
@@ -83,6 +85,15 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     result.status = std::move(status);
     Finish(result);
   }
+
+  // Whether the generator has taken the work. Until then a refusal may be the submitter's own: the
+  // queue is full, he is interrupted. So others wait; not he himself, who may ask the same from
+  // within, as a host's progress handler can. REQUIRES: the memo's mutex.
+  bool MayBeJoined() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return submitted_ || submitter_ == std::this_thread::get_id();
+  }
+  // Whether it has taken or refused it. REQUIRES: the memo's mutex.
+  bool IsDecided() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return submitted_ || finished_; }
 
   void OnFinished(const Request& work) noexcept override { Finish(work.result()); }
 
@@ -175,10 +186,12 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   const Generator* const generator_;  // finishes its requests before it goes
   const MemoKey key_;
   const std::shared_ptr<MemoScan> scan_;  // of who asked first
+  const std::thread::id submitter_ = std::this_thread::get_id();
   // Guarded by memo_->mutex_.
   std::shared_ptr<MemoStore> store_;  // null where nobody waits any more
   std::shared_ptr<Request> work_;     // null until it has been submitted, too
   std::vector<std::shared_ptr<Request>> waiting_;
+  bool submitted_ = false;
   bool finished_ = false;
   bool kept_ = false;
 };
@@ -217,56 +230,62 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   const std::string salt = spec.salt;
   // Who has a deadline waits for a generation of his own, which keeps to it.
   const bool alone = spec.options.timeout_ms > 0;
-  std::shared_ptr<Request> hit;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (const RememberedAnswer* answer = Recall(*key, access.scan)) {
-      ++stats_[model].Of(salt).hits;
-      hit = Hit(std::move(spec), *answer);
-    } else if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
-      ++stats_[model].Of(salt).shared;
-      return Join(flight, std::move(spec));
-    }
-  }
-  if (hit != nullptr) {
-    // Those who waited for it may not have collected it yet.
-    if (store != nullptr) store->Flush();
-    return hit;
-  }
-  std::optional<RememberedAnswer> stored;
-  if (store != nullptr) {  // which may have to read a file
-    stored = store->Find(*key);
-    if (stored.has_value() && !generator.CanBeAnswer(spec, *stored)) stored.reset();
-  }
-  const auto flight = std::make_shared<Flight>(this, &generator, *key, store, access.scan);
+  std::shared_ptr<Flight> flight;
   std::shared_ptr<Request> waiting;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (stored.has_value()) {
-      ++stats_[model].Of(salt).hits;
-      std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
-      Remember(*key, *std::move(stored), access.scan);
-      return request;
+  std::optional<RememberedAnswer> stored;
+  for (bool store_was_asked = store == nullptr; flight == nullptr;) {
+    std::shared_ptr<Request> hit;
+    std::shared_ptr<Flight> other;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stored.has_value()) {
+        ++stats_[model].Of(salt).hits;
+        hit = Hit(std::move(spec), *stored);
+        Remember(*key, *std::move(stored), access.scan);
+      } else if (const RememberedAnswer* answer = Recall(*key, access.scan)) {
+        ++stats_[model].Of(salt).hits;
+        hit = Hit(std::move(spec), *answer);
+      } else if (other = alone ? nullptr : FlightOf(*key, generator); other != nullptr) {
+        if (!other->MayBeJoined()) {
+          const absl::Condition decided(other.get(), &Flight::IsDecided);
+          mutex_.AwaitWithTimeout(decided, absl::FromChrono(kCheckpointInterval));
+        }
+        if (other->MayBeJoined() && FlightOf(*key, generator) == other) {
+          ++stats_[model].Of(salt).shared;
+          return Join(other, std::move(spec));
+        }
+      } else if (store_was_asked) {
+        ++stats_[model].Of(salt).misses;
+        flight = std::make_shared<Flight>(this, &generator, *key, store, access.scan);
+        if (!alone) {
+          waiting = Join(flight, spec);
+          flights_.emplace(*key, flight);
+        }
+      }
     }
-    if (const auto other = alone ? nullptr : FlightOf(*key, generator)) {
-      ++stats_[model].Of(salt).shared;
-      return Join(other, std::move(spec));
+    if (hit != nullptr) {
+      // Those who waited for it may not have collected it yet.
+      if (store != nullptr) store->Flush();
+      return hit;
     }
-    ++stats_[model].Of(salt).misses;
-    if (!alone) {
-      waiting = Join(flight, spec);
-      flights_.emplace(*key, flight);
+    if (other != nullptr) {
+      RETURN_IF_ERROR(Checkpoint());
+    } else if (!std::exchange(store_was_asked, true)) {  // which may have to read a file
+      stored = store->Find(*key);
+      if (stored.has_value() && !generator.CanBeAnswer(spec, *stored)) stored.reset();
     }
   }
   // Without the mutex: it may take long, and finish the request before it returns.
-  if (alone) return SubmitRequest(generator, std::move(spec), flight);
   absl::Cleanup refused = [&flight] { flight->Refuse(OutOfMemory()); };
   absl::StatusOr<std::shared_ptr<Request>> work = SubmitRequest(generator, std::move(spec), flight);
   std::move(refused).Cancel();
   if (!work.ok()) {
     flight->Refuse(work.status());
+    absl::MutexLock lock(&mutex_);
+    --stats_[model].Of(salt).misses;  // where the queue is full, it is submitted once more
     return work.status();
   }
+  if (alone) return work;
   flight->Begin(*std::move(work));
   return waiting;
 }

@@ -42,9 +42,8 @@ class StoredPrefixes {
 
   // From any thread ------------------------------------------------------------------------------
 
-  // Notices what other processes have stored meanwhile: reads the disk, once in a while. A request
-  // has it noticed too; a caller that submits under a lock does it before, so as not to read the
-  // disk there.
+  // Notices what other processes have stored meanwhile: reads the disk, once in a while. Each
+  // request has it noticed when it is submitted.
   void Look() const;
   // What is stored of a salt's prompts.
   std::vector<PrefixStore::Listed> List(absl::string_view salt) const;

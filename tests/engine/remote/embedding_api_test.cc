@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/checkpoint.h"
+
 namespace lm {
 namespace {
 
@@ -44,8 +48,17 @@ TEST(EmbeddingApiTest, ExtraGoesBeforeWhatIsOurs) {
   RemoteOptions options;
   options.extra = *Json::Parse(R"({"encoding_format":null,"user":"u"})");
   EXPECT_EQ(EmbeddingBody("t", {.name = "m"}, options), R"({"model":"m","input":"t","user":"u"})");
-  EXPECT_EQ(RerankBody(RankedPair("q", "t"), {.name = "m"}, RemoteOptions()),
+  EXPECT_EQ(RerankBody(RankedPair("q", "t"), {.name = "m"}, RemoteOptions()).value(),
             R"({"model":"m","query":"q","documents":["t"]})");
+}
+
+// However short it is, the pair may be where an interrupt is noticed.
+TEST(EmbeddingApiTest, APairIsNotReadForWhoIsInterrupted) {
+  const CheckpointScope scope([] { return true; });
+  absl::SleepFor(absl::FromChrono(2 * kCheckpointInterval));
+  const absl::Status status =
+      RerankBody(RankedPair("q", "t"), {.name = "m"}, RemoteOptions()).status();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/checkpoint.h"
 #include "engine/runtime/local_generator.h"
 #include "tests/engine/runtime/scripted_model.h"
 
@@ -69,11 +70,11 @@ class MemoTest : public testing::Test {
   }
   int64_t generated() const { return engine_->Stats().requests; }
 
+  Memo memo_{1 << 20, 1 << 20};  // the engine's thread may tell it of what is cancelled
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   std::shared_ptr<Engine> engine_ = StartScripted(script_);
   LocalGenerator generator_{engine_};
   std::shared_ptr<FakeStore> store_;
-  Memo memo_{1 << 20, 1 << 20};
 };
 
 TEST_F(MemoTest, EqualCallsAreOneGeneration) {
@@ -293,7 +294,11 @@ class HastyGenerator : public LocalGenerator {
       RequestSpec spec, std::shared_ptr<RequestListener> listener) override {
     ++submitted;
     if (meanwhile) std::exchange(meanwhile, nullptr)();
-    if (!refusal.ok()) return refusal;
+    if (!refusal.ok()) {
+      absl::Status status = refusal;
+      if (refused) refused();
+      return status;
+    }
     last = std::make_shared<Request>(std::move(spec));
     last->set_listener(std::move(listener));
     if (finishes) last->Finish({.text = "at once", .finish = FinishReason::kStop, .tokens = {1}});
@@ -303,7 +308,7 @@ class HastyGenerator : public LocalGenerator {
   int submitted = 0;
   bool finishes = true;
   absl::Status refusal;
-  std::function<void()> meanwhile;
+  std::function<void()> meanwhile, refused;
   std::shared_ptr<Request> last;
 };
 
@@ -347,7 +352,7 @@ TEST_F(MemoTest, OneMayJoinAndLeaveWhileItIsSubmitted) {
   EXPECT_TRUE(hasty.last->abandoned());
   EXPECT_TRUE(absl::IsCancelled(Await(*joined).status));
 
-  // A refusal is everybody's who has joined.
+  // A refusal is everybody's who has joined from within.
   hasty.meanwhile = [&] {
     joined = submit(Priority::kBatch);
     hasty.refusal = absl::UnavailableError("no room");
@@ -357,6 +362,72 @@ TEST_F(MemoTest, OneMayJoinAndLeaveWhileItIsSubmitted) {
   hasty.refusal = absl::OkStatus();
   hasty.finishes = true;
   EXPECT_EQ(Await(submit(Priority::kBatch).value()).text, "at once");
+}
+
+TEST_F(MemoTest, WhoComesWhileItIsSubmittedIsNotRefusedForTheOther) {
+  HastyGenerator hasty(engine_);
+  absl::StatusOr<std::shared_ptr<Request>> joined;
+  std::thread other;
+  hasty.meanwhile = [&] {
+    hasty.refusal = absl::ResourceExhaustedError("the queue is full");
+    other = std::thread([&] { joined = memo_.Submit(hasty, Spec("hello"), {"me"}); });
+    absl::SleepFor(absl::Milliseconds(30));
+    EXPECT_EQ(hasty.submitted, 1);
+  };
+  // There is room again when the other one asks, who has waited for the first one to be refused.
+  hasty.refused = [&] { hasty.refusal = absl::OkStatus(); };
+  EXPECT_TRUE(absl::IsResourceExhausted(memo_.Submit(hasty, Spec("hello"), {"me"}).status()));
+  other.join();
+  EXPECT_EQ(Await(joined.value()).text, "at once");
+  EXPECT_EQ(hasty.submitted, 2);
+  const MemoStats stats = memo_.Stats(hasty.info().identity, "");
+  EXPECT_EQ(stats.misses, 1);
+  EXPECT_EQ(stats.shared, 0);
+
+  // Once it is submitted, it is joined.
+  hasty.finishes = false;
+  hasty.meanwhile = [&] {
+    other = std::thread([&] { joined = memo_.Submit(hasty, Spec("again"), {"me"}); });
+    absl::SleepFor(absl::Milliseconds(30));
+  };
+  const auto first = memo_.Submit(hasty, Spec("again"), {"me"});
+  other.join();
+  hasty.last->Finish({.text = "later", .finish = FinishReason::kStop, .tokens = {1}});
+  EXPECT_EQ(Await(first.value()).text, "later");
+  EXPECT_EQ(Await(joined.value()).text, "later");
+  EXPECT_EQ(hasty.submitted, 3);
+}
+
+TEST_F(MemoTest, WhoWaitsForASubmissionCanBeInterrupted) {
+  HastyGenerator hasty(engine_);
+  absl::Status waited;
+  hasty.meanwhile = [&] {
+    std::thread other([&] {
+      const CheckpointScope scope([] { return true; });
+      waited = memo_.Submit(hasty, Spec("hello"), {"me"}).status();
+    });
+    other.join();
+  };
+  EXPECT_EQ(Await(memo_.Submit(hasty, Spec("hello"), {"me"}).value()).text, "at once");
+  EXPECT_TRUE(absl::IsCancelled(waited)) << waited;
+}
+
+// Its answer came between the look at the memo and that at the file.
+TEST_F(MemoTest, WhatIsAnsweredWhileTheStoreIsAskedIsNotGeneratedAgain) {
+  class SlowStore : public FakeStore {
+   public:
+    std::optional<RememberedAnswer> Find(const MemoKey& key) override {
+      std::optional<RememberedAnswer> found = FakeStore::Find(key);
+      if (meanwhile) std::exchange(meanwhile, nullptr)();
+      return found;
+    }
+    std::function<void()> meanwhile;
+  };
+  const auto slow = std::make_shared<SlowStore>();
+  store_ = slow;
+  slow->meanwhile = [&] { Ask("hello"); };
+  EXPECT_TRUE(Ask("hello").remembered);
+  EXPECT_EQ(generated(), 1);
 }
 
 // Closing a file is nothing for the engine's thread.
