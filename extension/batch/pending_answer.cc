@@ -32,7 +32,9 @@ PendingAnswer::PendingAnswer(PendingAnswer&&) = default;
 
 PendingAnswer::~PendingAnswer() {
   // In a forked child, whose locks this takes may never be let go.
-  if (request_ != nullptr && !fork_guard_.forked()) request_->Cancel();
+  if (request_ == nullptr || fork_guard_.forked()) return;
+  if (request_->WaitFor(absl::ZeroDuration())) share_.Settle(request_->result());
+  request_->Cancel();
 }
 
 void PendingAnswer::Refuse(absl::Status status) {

@@ -44,7 +44,10 @@ absl::StatusOr<Generation> ScoreText(Call& call, absl::StatusOr<std::optional<st
   absl::StatusOr<SpendingShare> share = SpendingShare::Take(options, submit);
   if (!share.ok()) return failed(share.status());
   absl::StatusOr<std::shared_ptr<Request>> request = submit(options.session());
-  if (!request.ok()) return failed(request.status());
+  if (!request.ok()) {
+    share->SettleTokens(0, 0);
+    return failed(request.status());
+  }
   absl::Status waited = Await(call.connection().db(), **request);
   if (absl::IsDeadlineExceeded(waited)) return failed(std::move(waited));
   RETURN_IF_ERROR(waited);
