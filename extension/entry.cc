@@ -23,7 +23,14 @@ int Fail(char** message, const char* text) {
 
 // A second load keeps the connection's models and settings.
 bool IsRegistered(sqlite3* db) {
-  return Statement::Prepare(db, "SELECT lm_version(), lm_debug()").ok();
+  absl::StatusOr<Statement> ours =
+      Statement::Prepare(db, "SELECT 1 FROM pragma_function_list WHERE name = 'lm_debug'");
+  if (!ours.ok()) {
+    // It may be denied. To ask for a function that there is not is a mistake in the error log.
+    return Statement::Prepare(db, "SELECT lm_debug()").ok();
+  }
+  const absl::StatusOr<bool> row = ours->Step();
+  return row.ok() && *row;
 }
 
 int RegisterPure(const std::shared_ptr<Connection>& connection) {

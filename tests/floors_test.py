@@ -89,7 +89,7 @@ NO_ROUTINES = {"api", "lm_init", "is_interrupted", "progress_handler"}
 
 # What a file has for itself, each definition's name; equal aliases do no harm.
 UNNAMED = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
-OWN = re.compile(r"^(?!using |template|return |//)(?:(?:struct|class|enum|enum class) (\w+)[^;\n]*\{|[\w:<][^=(\n]*?\b(k[A-Z]\w*)[^(\n]*?(?:= |\{)|"
+OWN = re.compile(r"^(?!using |template|return |//)(?:(?:struct|class|enum class|enum) (\w+)[^;\n]*\{|[\w:<][^=(\n]*?\b(k[A-Z]\w*)[^(\n]*?(?:= |\{)|"
                  r"[\w:<][^=(\n]*?\b(\w+)\()", re.MULTILINE)
 # Compiled alone, or for one of several machines.
 ALONE = re.compile(r"engine/backend/cpu/(kernels|peak_loops)|extension/host/host_")

@@ -30,8 +30,11 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitAt(Connection& connection, con
                                                      absl::FunctionRef<LookAhead*()> own,
                                                      RowPrompt row) {
   BatchState& batch = BatchOf(connection);
-  if (batch.stepping != nullptr) return batch.stepping->Foresee(site, std::move(row));
-  const bool alone = connection.only_counts() || !HasPrompt(row);
+  const bool within_step = batch.stepping != nullptr;
+  if (within_step && batch.stepping->IsShadowsCall(site)) {
+    return batch.stepping->Foresee(site, std::move(row));
+  }
+  const bool alone = within_step || connection.only_counts() || !HasPrompt(row);
   std::shared_ptr<const CallOptions> first;  // of a cascade
   if (!alone && row.escalation != nullptr) first = row.options;
   auto counted = [&](PendingAnswer pending) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "extension/host/sql_tokens.h"
 
@@ -31,21 +32,32 @@ std::string TableBefore(const std::vector<SqlToken>& tokens, size_t as) {
   return tokens[name].Name();
 }
 
-// Whether the query in parentheses is of a table that reads itself, and has no LIMIT.
-bool IsUnbounded(const std::vector<SqlToken>& tokens, size_t open, const std::string& table) {
+enum class Recursion { kNone, kWithoutLimit, kWithNumber, kWithSomeLimit };
+
+// What the query in parentheses is, where the table of this name is made of it. A LIMIT may be a
+// number, or something else that may be negative, which is none.
+Recursion RecursionOf(const std::vector<SqlToken>& tokens, size_t open, const std::string& table) {
   bool unites = false, reads_itself = false;
+  Recursion recursion = Recursion::kWithoutLimit;
   for (size_t i = open + 1; i < tokens[open].match; ++i) {
     const bool outermost = tokens[i].depth == tokens[open].depth + 1;
-    if (outermost && tokens[i].Is("LIMIT")) return false;
+    if (outermost && tokens[i].Is("LIMIT")) {
+      const absl::string_view most = tokens[i + 1].text;
+      const bool number = std::all_of(most.begin(), most.end(), absl::ascii_isdigit);
+      // In front of a comma is the OFFSET.
+      const bool alone = i + 2 == tokens[open].match || tokens[i + 2].Is("OFFSET");
+      recursion = number && alone ? Recursion::kWithNumber : Recursion::kWithSomeLimit;
+    }
     unites = unites || (outermost && tokens[i].Is("UNION"));
     reads_itself = reads_itself || tokens[i].Names(table);
   }
-  return unites && reads_itself;
+  return unites && reads_itself ? recursion : Recursion::kNone;
 }
 
 }  // namespace
 
-std::string WithBoundedRecursions(absl::string_view sql, int64_t rows) {
+BoundedRecursions WithBoundedRecursions(absl::string_view sql, int64_t rows) {
+  BoundedRecursions bounded;
   const std::vector<SqlToken> tokens = SqlTokens(sql);
   std::vector<size_t> ends;  // of the text of such queries
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -53,18 +65,21 @@ std::string WithBoundedRecursions(absl::string_view sql, int64_t rows) {
     const size_t open = QueryBehind(tokens, i);
     if (open == tokens.size()) continue;
     const std::string table = TableBefore(tokens, i);
-    if (table.empty() || !IsUnbounded(tokens, open, table)) continue;
+    if (table.empty()) continue;
+    const Recursion recursion = RecursionOf(tokens, open, table);
+    bounded.all = bounded.all && recursion != Recursion::kWithSomeLimit;
+    if (recursion != Recursion::kWithoutLimit) continue;
     const absl::string_view last = tokens[tokens[open].match - 1].text;
     ends.push_back(static_cast<size_t>(last.data() + last.size() - sql.data()));
   }
   std::sort(ends.begin(), ends.end());
-  std::string bounded;
   size_t begin = 0;
   for (const size_t end : ends) {
-    absl::StrAppend(&bounded, sql.substr(begin, end - begin), " LIMIT ", rows);
+    absl::StrAppend(&bounded.sql, sql.substr(begin, end - begin), " LIMIT ", rows);
     begin = end;
   }
-  return absl::StrCat(bounded, sql.substr(begin));
+  absl::StrAppend(&bounded.sql, sql.substr(begin));
+  return bounded;
 }
 
 }  // namespace lm

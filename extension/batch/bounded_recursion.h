@@ -11,8 +11,12 @@
 
 namespace lm {
 
-// `sql` with LIMIT `rows` in each recursive table of a WITH that has no LIMIT of its own.
-std::string WithBoundedRecursions(absl::string_view sql, int64_t rows);
+struct BoundedRecursions {
+  std::string sql;  // with LIMIT `rows` in each recursive table of a WITH that had no LIMIT
+  // Whether all of its recursions end so. One may have a LIMIT that is no number: LIMIT -1 is none.
+  bool all = true;
+};
+BoundedRecursions WithBoundedRecursions(absl::string_view sql, int64_t rows);
 
 }  // namespace lm
 

@@ -347,6 +347,17 @@ bool LookAhead::IsPlace(const CallText& text, int64_t number) {
   return !placed_;
 }
 
+bool LookAhead::IsShadowsCall(const void* site) {
+  if (std::find(sites_.begin(), sites_.end(), site) != sites_.end()) return true;
+  for (sqlite3_stmt* busy : BusyStatements(connection_->db())) {
+    const bool since =
+        std::find(busy_outside_.begin(), busy_outside_.end(), busy) == busy_outside_.end();
+    if (since && busy != shadow_.statement.get() && CallsGenerate(sqlite3_sql(busy))) return false;
+  }
+  sites_.push_back(site);
+  return true;
+}
+
 absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site, RowPrompt row) {
   const void* const behind = path_.Enter(site);
   if (++num_in_step_ > expected_ + kSearched + width_.MostCallsOfStep()) {
@@ -427,6 +438,7 @@ bool LookAhead::WantsMore() const {
 
 absl::Status LookAhead::StepOnce() {
   BatchState& batch = BatchOf(*connection_);
+  if (sites_.size() < shadow_.num_sites) busy_outside_ = BusyStatements(connection_->db());
   batch.stepping = this;
   num_in_step_ = 0;
   has_place_ = false;
@@ -451,6 +463,7 @@ absl::Status LookAhead::StepOnce() {
 void LookAhead::Stop(absl::Status why) {
   hints_.set_off(std::move(why));
   shadow_ = {};
+  sites_.clear();
   walk_ = Walk::kNone;
   calls_.Clear();
   known_.Clear();

@@ -93,6 +93,10 @@ class LookAhead {
   // and looks further ahead meanwhile.
   absl::StatusOr<PendingAnswer> Await(RowPrompt row);
 
+  // Whether a call, made while the shadow is stepped, is the shadow's. A callback of the host's,
+  // one that traces, may run statements of its own then.
+  bool IsShadowsCall(const void* site);
+
   // A call by the shadow, at a place of its program; nullopt where its answer is not known. An
   // error where the shadow has gone far enough.
   absl::StatusOr<std::optional<PendingAnswer>> Foresee(const void* site, RowPrompt row);
@@ -141,6 +145,8 @@ class LookAhead {
   std::shared_ptr<MemoScan> scan_;  // the statement's; null before its first call
   bool begun_ = false;
   Shadow shadow_;
+  std::vector<const void*> sites_;           // places of its program that have made calls
+  std::vector<sqlite3_stmt*> busy_outside_;  // statements that ran before it was stepped
   Walk walk_ = Walk::kNone;
   GuessWidth width_;
   ForeseenCalls calls_;

@@ -488,6 +488,8 @@ struct ProgramCalls {
   // Loops that a LIMIT leaves, EXISTS's and a scalar subquery's among them, and in which there are
   // such sites.
   size_t left_early = 0;
+  // Whether any loop is left early, with or without sites.
+  bool may_stop = false;
   // All sites are in a loop that sorts, and is read to its end: of what is sorted a LIMIT keeps the
   // first rows.
   bool sorts_all = false;
@@ -522,6 +524,11 @@ class ProgramPlaces {
   void AddExit(int64_t at) { exits_.push_back(at); }
   void AddLoop(int64_t first, int64_t last) { parts_.push_back({first, last, /*loops=*/true}); }
   void AddSubroutine(int64_t first, int64_t last) { parts_.push_back({first, last}); }
+  // Back to where it was: the loop of a recursion, and of who reads one. The last of a program goes
+  // back to its first instruction, once.
+  void AddJump(int64_t from, int64_t to) {
+    if (1 < to && to < from) jumps_.push_back({to, from, /*loops=*/true});
+  }
   // Where a row is sorted if it is among the first so many.
   void AddSort(int64_t at) { sorts_.push_back(at); }
 
@@ -532,6 +539,13 @@ class ProgramPlaces {
       return loop != nullptr && std::any_of(sites_.begin(), sites_.end(),
                                             [loop](int64_t site) { return loop->Has(site); });
     });
+  }
+
+  bool LeavesLoops() const {
+    std::vector<Part> parts = parts_;
+    parts.insert(parts.end(), jumps_.begin(), jumps_.end());
+    return std::any_of(exits_.begin(), exits_.end(),
+                       [&](int64_t exit) { return LoopAround(exit, parts) != nullptr; });
   }
 
   bool SortsAll() const {
@@ -552,9 +566,10 @@ class ProgramPlaces {
   };
 
   // The innermost part around an instruction; null where that is no loop.
-  const Part* LoopAround(int64_t at) const {
+  const Part* LoopAround(int64_t at) const { return LoopAround(at, parts_); }
+  static const Part* LoopAround(int64_t at, const std::vector<Part>& parts) {
     const Part* innermost = nullptr;
-    for (const Part& part : parts_) {
+    for (const Part& part : parts) {
       if (!part.Has(at)) continue;
       if (innermost == nullptr || part.first > innermost->first) innermost = &part;
     }
@@ -565,6 +580,7 @@ class ProgramPlaces {
   std::vector<int64_t> exits_;
   std::vector<int64_t> sorts_;
   std::vector<Part> parts_;
+  std::vector<Part> jumps_;
 };
 
 // All functions and collations of the program are checked, but, where it `ranks`, those of
@@ -581,6 +597,7 @@ absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions
     ASSIGN_OR_RETURN(const bool row, Step(program));
     if (!row) {
       calls.left_early = places.NumLeftEarly();
+      calls.may_stop = places.LeavesLoops();
       calls.sorts_all = places.SortsAll();
       return calls;
     }
@@ -589,6 +606,7 @@ absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     const std::string table = std::exchange(read_of, "");
     if (opcode == "DecrJumpZero") places.AddExit(address);
+    if (opcode == "Goto") places.AddJump(address, program.Integer(kP2));
     if (opcode == "IfNotZero") places.AddSort(address);
     if (opcode == "Next" || opcode == "Prev" || opcode == "VNext") {
       places.AddLoop(program.Integer(kP2), address);
@@ -640,11 +658,44 @@ bool IsApart(const Tokens& tokens) {
   return FindWord(tokens, 0, {"ORDER"}) < tokens.size();
 }
 
+// Whether a view that the text may name is one of its recursions; their queries have no LIMIT of
+// ours.
+absl::StatusOr<bool> MayRecurseInViews(sqlite3* db, const std::string& select, const Tokens& tokens,
+                                       bool apart) {
+  constexpr int kDetail = 3;  // of EXPLAIN QUERY PLAN
+  ASSIGN_OR_RETURN(Statement plan,
+                   Prepare(db, SelectBy(kAsker, select, "EXPLAIN QUERY PLAN ", apart)));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, Step(plan));
+    if (!row) return false;
+    ASSIGN_OR_RETURN(const std::string detail, plan.Text(kDetail));
+    if (detail == "RECURSIVE STEP") break;
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> schemas, Readable(SchemasOf(db, kAsker)));
+  for (const std::string& schema : schemas) {
+    ASSIGN_OR_RETURN(
+        Statement views,
+        Prepare(db, SelectBy(kAsker, absl::StrCat("SELECT name FROM ", QuotedName(schema),
+                                                  ".sqlite_master WHERE type = 'view'"))));
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, Step(views));
+      if (!row) break;
+      ASSIGN_OR_RETURN(const std::string view, views.Text(0));
+      const bool named = std::any_of(tokens.begin(), tokens.end(), [&](const SqlToken& token) {
+        return absl::EqualsIgnoreCase(token.NameOrString(), view);
+      });
+      if (named) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
                                      absl::string_view target) {
-  const std::string select = WithBoundedRecursions(sql, kMostRecursed);
+  const BoundedRecursions bounded = WithBoundedRecursions(sql, kMostRecursed);
+  const std::string& select = bounded.sql;
   Shadow shadow;
   FunctionList functions(db);
   const Tokens tokens = SqlTokens(select);
@@ -652,6 +703,12 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, kExplain, apart)));
   ASSIGN_OR_RETURN(const ProgramCalls calls, CallsOf(program, &functions, RanksColumns(tokens)));
   shadow.num_sites = calls.sites;
+  if (calls.may_stop) {
+    ASSIGN_OR_RETURN(const bool in_views, MayRecurseInViews(db, select, tokens, apart));
+    if (in_views || !bounded.all) {
+      return Noticeable("it may stop in the midst of a recursion, whose end is not to be seen");
+    }
+  }
   const bool limited = FindWord(tokens, 0, {"LIMIT"}) < tokens.size() && !calls.sorts_all;
   shadow.leaves_loops = calls.left_early > (limited ? 1 : 0);
   ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select, "", apart)));

@@ -38,7 +38,8 @@ absl::Status CheckIsDirectCall(sqlite3* db, absl::string_view function) {
        s = sqlite3_next_stmt(db, s)) {
     if (sqlite3_stmt_busy(s) == 0) continue;
     const char* sql = sqlite3_sql(s);
-    if (sql == nullptr || Calls(sql, function)) return absl::OkStatus();
+    if (sql == nullptr) continue;  // an open BLOB
+    if (Calls(sql, function)) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool in_temp, TempCalls(db, function));
   if (in_temp) return absl::OkStatus();

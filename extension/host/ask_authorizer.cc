@@ -5,8 +5,10 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
@@ -16,7 +18,8 @@
 namespace lm {
 namespace {
 
-// What a statement does to a database: SQLITE_READ, _UPDATE (with a column), _INSERT or _DELETE.
+// What a statement does: to a table SQLITE_READ, _UPDATE (with a column), _INSERT or _DELETE; or
+// _RECURSIVE, or _FUNCTION, with its name in place of the column's.
 struct Action {
   int code;
   std::string table;
@@ -35,13 +38,15 @@ struct Recorder {
 int Record(void* data, int code, const char* table, const char* column, const char* schema,
            const char*) noexcept {
   auto* recorder = static_cast<Recorder*>(data);
-  const bool of_interest = code == SQLITE_READ || code == SQLITE_UPDATE || code == SQLITE_INSERT ||
-                           code == SQLITE_DELETE;
-  if (!of_interest || schema == nullptr || absl::string_view(schema) != "main") return SQLITE_OK;
+  const bool of_table = code == SQLITE_READ || code == SQLITE_UPDATE || code == SQLITE_INSERT ||
+                        code == SQLITE_DELETE;
+  const bool in_main = schema != nullptr && absl::string_view(schema) == "main";
+  if (of_table ? !in_main : code != SQLITE_FUNCTION && code != SQLITE_RECURSIVE) return SQLITE_OK;
   // A table that is named and of which no column is read.
   if (code == SQLITE_READ && (column == nullptr || *column == '\0')) return SQLITE_OK;
   try {
-    recorder->actions.insert({code, table, column != nullptr ? column : ""});
+    recorder->actions.insert(
+        {code, of_table ? table : "", column != nullptr ? std::string(column) : ""});
     return SQLITE_OK;
   } catch (...) {
     recorder->full = true;
@@ -101,6 +106,38 @@ absl::StatusOr<bool> IsDone(sqlite3* user, absl::string_view schema, const Actio
   }
 }
 
+// A function or a recursion. By itself it may not compile, as window functions do not: that says
+// nothing.
+absl::Status AskForCall(sqlite3* user, sqlite3* own, const Action& action) {
+  if (action.code == SQLITE_RECURSIVE) {
+    constexpr char kRecursion[] =
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c";
+    if (!absl::IsPermissionDenied(Statement::Prepare(user, kRecursion).status())) {
+      return absl::OkStatus();
+    }
+    return absl::PermissionDeniedError(
+        "uses a recursive table, which this connection's authorizer forbids");
+  }
+  constexpr int64_t kOfAny = 2;  // arguments, of a function that takes any number
+  ASSIGN_OR_RETURN(
+      Statement numbers,
+      Statement::Prepare(own, "SELECT DISTINCT narg FROM pragma_function_list WHERE name = ?"));
+  numbers.Bind(1, absl::AsciiStrToLower(action.column));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, numbers.Step());
+    if (!row) return absl::OkStatus();
+    const int64_t number = numbers.Integer(0);
+    const std::vector<absl::string_view> arguments(number < 0 ? kOfAny : number, "?1");
+    const std::string call = absl::StrCat("SELECT ", QuotedName(action.column), "(",
+                                          absl::StrJoin(arguments, ", "), ")");
+    const absl::Status asked = Statement::Prepare(user, call).status();
+    // SQLite says so in words alone.
+    if (!absl::StartsWith(asked.message(), "not authorized")) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("calls ", action.column, "(), which this connection's authorizer forbids"));
+  }
+}
+
 // The statement as a whole, with its views and triggers. Only where it means the same tables to the
 // user's connection: a name alone is of main there.
 absl::Status AskForAll(sqlite3* user, const std::string& sql) {
@@ -124,6 +161,10 @@ absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own
   const bool as_a_whole = absl::EqualsIgnoreCase(schema, "main");
   if (as_a_whole) RETURN_IF_ERROR(AskForAll(user, sql));
   for (const Action& action : actions) {
+    if (action.code == SQLITE_FUNCTION || action.code == SQLITE_RECURSIVE) {
+      if (!as_a_whole) RETURN_IF_ERROR(AskForCall(user, own, action));
+      continue;
+    }
     ASSIGN_OR_RETURN(const bool table, IsTable(own, action.table));
     if (!table) continue;
     const absl::StatusOr<bool> done = IsDone(user, schema, action);

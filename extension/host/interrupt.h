@@ -31,6 +31,7 @@ class InterruptPoll {
 
  private:
   sqlite3* const db_;
+  bool closed_ = false;  // the host has closed the connection, as far as it is known here
 };
 
 // Another's wish that what this thread does be ended: while it lives and its flag is set, every

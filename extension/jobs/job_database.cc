@@ -195,8 +195,10 @@ absl::Status JobDatabase::OpenOwn(const char* path) {
   sqlite3_file_control(user_, schema_.c_str(), SQLITE_FCNTL_VFS_POINTER, &vfs);
   sqlite3* own = nullptr;
   const int access = read_only() ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
-  const int code = sqlite3_open_v2(path, &own, access | SQLITE_OPEN_NOMUTEX,
-                                   vfs != nullptr ? vfs->zName : nullptr);
+  // With a cache of its own: a shared one is locked as long as the user's statement is stepped.
+  const int code =
+      sqlite3_open_v2(path, &own, access | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                      vfs != nullptr ? vfs->zName : nullptr);
   if (code != SQLITE_OK) {
     absl::Status status = absl::FailedPreconditionError(
         absl::StrCat("cannot open '", path, "' a second time: ", sqlite3_errmsg(own)));

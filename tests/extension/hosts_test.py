@@ -1,0 +1,116 @@
+"""Hosts that are not as most are: with a shared cache, open BLOBs, an authorizer, views without an end."""
+import ctypes
+import os
+import sqlite3
+import tempfile
+import threading
+import unittest
+
+import harness
+
+SHORT = '{"max_tokens":3}'
+
+
+class HostsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "host.db")
+
+    def connect(self, path=None):
+        db = harness.connect(path or self.path)
+        self.addCleanup(db.close)
+        return db
+
+    def with_job(self, db, query="SELECT rowid, x FROM t WHERE y IS NULL"):
+        db.execute("PRAGMA journal_mode = wal").fetchall()
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, x, y)")
+        db.executemany("INSERT INTO t(x) VALUES (?)", [(f"row {i}",) for i in range(4)])
+        db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', ?, 'UPDATE t SET y = :value WHERE rowid = :id', ?)", (query, SHORT))
+
+    def in_time(self, db, sql):
+        """What the statement returns, which may take a minute."""
+        timer = threading.Timer(60, db.interrupt)
+        timer.start()
+        try:
+            return db.execute(sql).fetchall()
+        finally:
+            timer.cancel()
+
+    def test_jobs_beside_a_cache_that_connections_share(self):
+        """The job's connection would wait for the lock of the statement that runs the job."""
+        library = ctypes.CDLL("libsqlite3.so.0")
+        self.assertEqual(library.sqlite3_enable_shared_cache(1), 0)
+        try:
+            db = self.connect()
+            self.with_job(db)
+            open_cursor = db.execute("SELECT x FROM t")
+            open_cursor.fetchone()
+            self.assertEqual(db.execute("SELECT name, (SELECT max(done) FROM lm_run(name)) FROM lm_jobs").fetchall(), [("j", 4)])
+            open_cursor.close()
+        finally:
+            library.sqlite3_enable_shared_cache(0)
+        self.assertEqual(harness.value(db, "SELECT count(y) FROM t"), 4)
+
+    @unittest.skipUnless(hasattr(sqlite3, "Blob"), "Python 3.11")
+    def test_an_open_blob_lets_no_constraint_generate(self):
+        other = sqlite3.connect(self.path, isolation_level=None)
+        other.create_function("generate", -1, lambda *words: "fine")
+        other.executescript("CREATE TABLE b(data BLOB); INSERT INTO b VALUES (zeroblob(10)); CREATE TABLE t(x, CHECK (generate('tell me ' || x) IS NOT NULL));")
+        other.close()
+        db = self.connect()
+        with self.assertRaisesRegex(sqlite3.OperationalError, "unsafe use"):
+            db.execute("INSERT INTO t VALUES ('a')")
+        with db.blobopen("b", "data", 1):
+            with self.assertRaisesRegex(sqlite3.OperationalError, "unsafe use"):
+                db.execute("INSERT INTO t VALUES ('b')")
+            self.assertTrue(harness.value(db, f"SELECT generate('a', NULL, '{SHORT}')"))
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t"), 0)
+
+    def test_what_an_authorizer_forbids_no_job_of_an_attached_database_calls(self):
+        recursion = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c LIMIT 4) SELECT i, 'row ' || i FROM c"
+        for query, forbidden, words in (("SELECT id, hex(x) FROM t", (31, "hex"), r"calls hex\(\), which this connection's authorizer forbids"),
+                                        ("SELECT id, printf('%s', x) FROM t", (31, "printf"), r"calls printf\(\), which"),
+                                        ("SELECT id, first_value(x) OVER () FROM t", (31, "first_value"), r"calls first_value\(\), which"),
+                                        (recursion, (33, None), "uses a recursive table, which this connection's authorizer forbids")):
+            for denies in (False, True):
+                with self.subTest(query=query, denies=denies):
+                    path = f"{self.path}.{forbidden[1]}.{denies}"
+                    self.with_job(self.connect(path), query)
+                    db = self.connect()
+                    db.execute("ATTACH ? AS two", (path,))
+                    run = """SELECT max(done) FROM lm_run('j', '{"database":"two"}')"""
+                    if denies:
+                        db.set_authorizer(lambda code, table, name, *rest: sqlite3.SQLITE_DENY if (code, name) == forbidden else sqlite3.SQLITE_OK)
+                        with self.assertRaisesRegex(sqlite3.OperationalError, words):
+                            db.execute(run).fetchall()
+                    else:
+                        self.assertEqual(harness.value(db, run), 4)
+
+    def test_statements_that_end_where_a_recursion_does_not(self):
+        """What the statement does not read of it, looking ahead must not read either."""
+        endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c{}) SELECT x FROM {}"
+        db = self.connect()
+        db.execute("CREATE TEMP VIEW n AS " + endless.format("", "c"))
+        db.execute("CREATE TEMP VIEW \"of n\" AS SELECT x FROM n")
+        asks = f"generate('note ' || x, NULL, '{SHORT}')"
+        for number, sql in enumerate((f"SELECT x FROM n WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2",
+                                      f"SELECT x FROM \"of n\" WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2",
+                                      f"SELECT EXISTS (SELECT 1 FROM n WHERE x IN (5, 7) AND length({asks}) > (x = 5) * 1000)",
+                                      endless.format(" LIMIT -1", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"),
+                                      endless.format(" LIMIT 0, -1", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"),
+                                      endless.format(" LIMIT (SELECT -1)", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"))):
+            with self.subTest(sql=sql):
+                sql = sql.replace("note", f"note {number}")
+                self.assertEqual(self.in_time(db, sql), [(1,)] if "EXISTS" in sql else [(5,), (7,)])
+
+    def test_a_view_that_ends_is_looked_ahead_in(self):
+        db = self.connect()
+        db.execute("CREATE TEMP VIEW n AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 40) SELECT x FROM c")
+        rows = db.execute(f"SELECT x, generate('row ' || x, NULL, '{SHORT}') FROM n").fetchall()
+        self.assertEqual(len(rows), 40)
+        self.assertGreater(harness.value(db, "SELECT max(foreseen) FROM lm_stats"), 35)
+
+
+if __name__ == "__main__":
+    unittest.main()
