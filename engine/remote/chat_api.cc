@@ -142,7 +142,9 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
                                      const LeftOut& left_out) {
   const GenerationOptions& wanted = spec.options;
   const std::optional<Json> messages = Json::Parse(spec.text);
-  if (!messages.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
+  // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from being
+  // read to its end.
+  if (!messages.has_value()) RETURN_IF_ERROR(Checkpoint());
   if (!messages.has_value()) return absl::InternalError("the messages are no JSON");
   RequestBody body(options.extra);
   body.Add("model", model.name);

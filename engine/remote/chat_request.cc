@@ -48,7 +48,9 @@ absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
   }
   RETURN_IF_ERROR(ReadConversation(request.prompt, request.system, /*is_messages=*/true).status());
   const std::optional<Json> own = Json::Parse(request.prompt);
-  if (!own.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
+  // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from being
+  // read to its end.
+  if (!own.has_value()) RETURN_IF_ERROR(Checkpoint());
   for (const Json& message : own->array()) messages.Append(message);
   return messages.Dump();
 }

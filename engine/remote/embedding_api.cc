@@ -68,7 +68,9 @@ std::string RankedPair(absl::string_view query, absl::string_view text) {
 absl::StatusOr<std::string> RerankBody(absl::string_view pair, const RemoteModel& model,
                                        const RemoteOptions& options) {
   const std::optional<Json> both = Json::Parse(pair);
-  if (!both.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
+  // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from being
+  // read to its end.
+  if (!both.has_value()) RETURN_IF_ERROR(Checkpoint());
   RequestBody body(options.extra);
   body.Add("model", model.name);
   body.Add("query", both->array()[0]);

@@ -42,7 +42,9 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(const ModelText& model, const Re
   const Tokenizer& tokenizer = *model.tokenizer;
   if (spec.ranks) {
     const std::optional<Json> pair = Json::Parse(text);
-    if (!pair.has_value()) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
+    // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from
+    // being read to its end.
+    if (!pair.has_value()) RETURN_IF_ERROR(Checkpoint());
     return tokenizer.EncodePair(pair->array()[0].string(), pair->array()[1].string());
   }
   if (spec.embed.has_value()) return tokenizer.EncodePlain(text);

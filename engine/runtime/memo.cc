@@ -86,9 +86,10 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     Finish(result);
   }
 
-  // Whether the generator has taken the work. Until then a refusal may be the submitter's own: the
-  // queue is full, he is interrupted. So others wait; not he himself, who may ask the same from
-  // within, as a host's progress handler can. REQUIRES: the memo's mutex.
+  // Whether others may wait for it. Until the generator has taken the work, a refusal may be the
+  // submitter's own: the queue is full, or he is interrupted. His own thread may join before; it
+  // can ask the same from within, where a host's progress handler generates, and would wait for
+  // itself. REQUIRES: the memo's mutex.
   bool MayBeJoined() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return submitted_ || submitter_ == std::this_thread::get_id();
   }
@@ -281,8 +282,10 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   std::move(refused).Cancel();
   if (!work.ok()) {
     flight->Refuse(work.status());
+    // Where the queue is full, the caller submits it once more: one miss is not counted twice.
     absl::MutexLock lock(&mutex_);
-    --stats_[model].Of(salt).misses;  // where the queue is full, it is submitted once more
+    int64_t& misses = stats_[model].Of(salt).misses;
+    misses -= misses > 0;
     return work.status();
   }
   if (alone) return work;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "engine/base/checkpoint.h"
 #include "engine/runtime/local_generator.h"
 #include "tests/engine/runtime/scripted_model.h"
@@ -368,10 +369,18 @@ TEST_F(MemoTest, WhoComesWhileItIsSubmittedIsNotRefusedForTheOther) {
   HastyGenerator hasty(engine_);
   absl::StatusOr<std::shared_ptr<Request>> joined;
   std::thread other;
+  auto ask_elsewhere = [&](const std::string& prompt) {
+    absl::Notification begun;
+    other = std::thread([&] {
+      begun.Notify();
+      joined = memo_.Submit(hasty, Spec(prompt), {"me"});
+    });
+    begun.WaitForNotification();
+    absl::SleepFor(absl::Milliseconds(30));
+  };
   hasty.meanwhile = [&] {
     hasty.refusal = absl::ResourceExhaustedError("the queue is full");
-    other = std::thread([&] { joined = memo_.Submit(hasty, Spec("hello"), {"me"}); });
-    absl::SleepFor(absl::Milliseconds(30));
+    ask_elsewhere("hello");
     EXPECT_EQ(hasty.submitted, 1);
   };
   // There is room again when the other one asks, who has waited for the first one to be refused.
@@ -386,10 +395,7 @@ TEST_F(MemoTest, WhoComesWhileItIsSubmittedIsNotRefusedForTheOther) {
 
   // Once it is submitted, it is joined.
   hasty.finishes = false;
-  hasty.meanwhile = [&] {
-    other = std::thread([&] { joined = memo_.Submit(hasty, Spec("again"), {"me"}); });
-    absl::SleepFor(absl::Milliseconds(30));
-  };
+  hasty.meanwhile = [&] { ask_elsewhere("again"); };
   const auto first = memo_.Submit(hasty, Spec("again"), {"me"});
   other.join();
   hasty.last->Finish({.text = "later", .finish = FinishReason::kStop, .tokens = {1}});
