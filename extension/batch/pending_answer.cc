@@ -33,7 +33,8 @@ PendingAnswer::PendingAnswer(PendingAnswer&&) = default;
 PendingAnswer::~PendingAnswer() {
   // In a forked child, whose locks this takes may never be let go.
   if (request_ == nullptr || fork_guard_.forked()) return;
-  if (request_->WaitFor(absl::ZeroDuration())) share_.Settle(request_->result());
+  // To look at the result may write the memo's file: only where there is something to settle.
+  if (share_.holds() && request_->WaitFor(absl::ZeroDuration())) share_.Settle(request_->result());
   request_->Cancel();
 }
 

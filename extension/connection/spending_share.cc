@@ -29,6 +29,16 @@ absl::StatusOr<SpendingShare> SpendingShare::Take(
   return share;
 }
 
+absl::StatusOr<std::shared_ptr<Request>> SpendingShare::Submit(
+    const CallOptions& options,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<Request>>(const Session&)> submit,
+    SpendingShare* share) {
+  ASSIGN_OR_RETURN(*share, Take(options, submit));
+  absl::StatusOr<std::shared_ptr<Request>> request = submit(options.session());
+  if (!request.ok()) share->SettleTokens(0, 0);
+  return request;
+}
+
 SpendingShare& SpendingShare::operator=(SpendingShare&& other) {
   Abandon(0);
   spending_ = std::move(other.spending_);

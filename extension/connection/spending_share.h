@@ -32,9 +32,18 @@ class SpendingShare {
       const CallOptions& options,
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<Request>>(const Session&)> submit);
 
+  // Takes a share, and submits the request. One that is refused takes nothing.
+  static absl::StatusOr<std::shared_ptr<Request>> Submit(
+      const CallOptions& options,
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<Request>>(const Session&)> submit,
+      SpendingShare* share);
+
   ~SpendingShare() { Abandon(0); }
   SpendingShare(SpendingShare&&) = default;
   SpendingShare& operator=(SpendingShare&& other);
+
+  // Whether something is set aside.
+  bool holds() const { return spending_ != nullptr; }
 
   // The request has this result. A remembered answer takes nothing.
   void Settle(const Generation& result);

@@ -41,18 +41,15 @@ absl::StatusOr<Generation> ScoreText(Call& call, absl::StatusOr<std::optional<st
   };
   absl::Status time = CheckStatementTime(options.generation.max_seconds);
   if (!time.ok()) return failed(std::move(time));
-  absl::StatusOr<SpendingShare> share = SpendingShare::Take(options, submit);
-  if (!share.ok()) return failed(share.status());
-  absl::StatusOr<std::shared_ptr<Request>> request = submit(options.session());
-  if (!request.ok()) {
-    share->SettleTokens(0, 0);
-    return failed(request.status());
-  }
+  SpendingShare share;
+  const absl::StatusOr<std::shared_ptr<Request>> request =
+      SpendingShare::Submit(options, submit, &share);
+  if (!request.ok()) return failed(request.status());
   absl::Status waited = Await(call.connection().db(), **request);
   if (absl::IsDeadlineExceeded(waited)) return failed(std::move(waited));
   RETURN_IF_ERROR(waited);
   Generation result = (*request)->result();
-  share->SettleTokens(result.tokens_in, 0);
+  share.SettleTokens(result.tokens_in, 0);
   result.status = GenerationStatus(result);
   return result;
 }

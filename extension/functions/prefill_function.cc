@@ -54,14 +54,11 @@ absl::Status Prefill(Call& call) {
                            .options = options.generation});
   };
   RETURN_IF_ERROR(CheckStatementTime(options.generation.max_seconds));
-  ASSIGN_OR_RETURN(SpendingShare share, SpendingShare::Take(options, submit));
-  const absl::StatusOr<std::shared_ptr<Request>> request = submit(options.session());
-  if (!request.ok()) {
-    share.SettleTokens(0, 0);
-    return request.status();
-  }
-  RETURN_IF_ERROR(Await(call.connection().db(), **request));
-  const Generation& result = (*request)->result();
+  SpendingShare share;
+  ASSIGN_OR_RETURN(const std::shared_ptr<Request> request,
+                   SpendingShare::Submit(options, submit, &share));
+  RETURN_IF_ERROR(Await(call.connection().db(), *request));
+  const Generation& result = request->result();
   share.SettleTokens(result.tokens_in, 0);
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->CountAnswer(result.status.ok(), 0);
@@ -71,7 +68,7 @@ absl::Status Prefill(Call& call) {
   while (!engine->stored().Flush(kInterruptInterval)) {
     if (poll.Interrupted()) return absl::CancelledError("interrupted");
   }
-  const RequestSpec& spec = (*request)->spec();
+  const RequestSpec& spec = request->spec();
   const int64_t tokens = spec.store.empty() ? 0 : spec.store.back();
   const bool stored =
       tokens > 0 &&

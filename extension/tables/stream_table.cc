@@ -110,13 +110,7 @@ class StreamCursor : public TableCursor {
 
   absl::Status Submit(const TextRequest& asked) {
     auto submit = [&asked](const Session& session) { return session.Submit(asked); };
-    ASSIGN_OR_RETURN(share_, SpendingShare::Take(options_, submit));
-    absl::StatusOr<std::shared_ptr<Request>> request = submit(options_.session());
-    if (!request.ok()) {
-      share_.SettleTokens(0, 0);
-      return request.status();
-    }
-    request_ = *std::move(request);
+    ASSIGN_OR_RETURN(request_, SpendingShare::Submit(options_, submit, &share_));
     return absl::OkStatus();
   }
 

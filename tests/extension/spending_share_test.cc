@@ -96,6 +96,30 @@ TEST_F(SpendingShareTest, ARequestThatIsLeftHasTakenItsPrompt) {
   EXPECT_EQ(Left(), kBudget - 2 - 5);
 }
 
+TEST_F(SpendingShareTest, ARequestThatIsRefusedTakesNothing) {
+  generator_->room = 0;
+  SpendingShare share;
+  const auto refused = SpendingShare::Submit(
+      *options_,
+      [this](const Session& session) {
+        return session.Submit({.prompt = kPrompt, .options = options_->generation});
+      },
+      &share);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
+  EXPECT_FALSE(share.holds());
+  EXPECT_EQ(Left(), kBudget);
+}
+
+TEST_F(SpendingShareTest, AnAnswerThatNobodyCollectsTakesWhatItTook) {
+  {
+    PendingAnswer pending({.prompt = kPrompt, .options = options_});
+    EXPECT_TRUE(pending.Submit());
+    generator_->Say(0, "yes");
+    EXPECT_EQ(Left(), kBudget - 22);
+  }
+  EXPECT_EQ(Left(), kBudget - 12);
+}
+
 TEST_F(SpendingShareTest, MovesAsOne) {
   SpendingShare first = *Take();
   SpendingShare second = std::move(first);
