@@ -23,14 +23,13 @@ int Fail(char** message, const char* text) {
 
 // A second load keeps the connection's models and settings.
 bool IsRegistered(sqlite3* db) {
-  absl::StatusOr<Statement> ours =
+  absl::StatusOr<Statement> functions =
       Statement::Prepare(db, "SELECT 1 FROM pragma_function_list WHERE name = 'lm_debug'");
-  if (!ours.ok()) {
-    // It may be denied. To ask for a function that there is not is a mistake in the error log.
-    return Statement::Prepare(db, "SELECT lm_debug()").ok();
-  }
-  const absl::StatusOr<bool> row = ours->Step();
-  return row.ok() && *row;
+  const absl::StatusOr<bool> row = functions.ok() ? functions->Step() : functions.status();
+  if (row.ok() && !*row) return false;
+  // Where the list may not be read, too. To compile a call of what there is not is a mistake in
+  // SQLite's error log.
+  return Statement::Prepare(db, "SELECT lm_debug()").ok();
 }
 
 int RegisterPure(const std::shared_ptr<Connection>& connection) {

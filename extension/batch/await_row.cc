@@ -25,13 +25,15 @@ LookAhead* Of(const Call& call) {
   return static_cast<LookAhead*>(sqlite3_get_auxdata(call.context(), kLookAheadIndex));
 }
 
-// `site`: of the shadow's program; `own` makes the look-ahead of a statement's caller.
+// `site`: a function's in the program that calls it, or a table, which programs share; `own` makes
+// the look-ahead of a statement's caller.
 absl::StatusOr<std::optional<PendingAnswer>> AwaitAt(Connection& connection, const void* site,
+                                                     bool is_table,
                                                      absl::FunctionRef<LookAhead*()> own,
                                                      RowPrompt row) {
   BatchState& batch = BatchOf(connection);
   const bool within_step = batch.stepping != nullptr;
-  if (within_step && batch.stepping->IsShadowsCall(site)) {
+  if (within_step && batch.stepping->IsShadowsCall(site, is_table)) {
     return batch.stepping->Foresee(site, std::move(row));
   }
   const bool alone = within_step || connection.only_counts() || !HasPrompt(row);
@@ -56,10 +58,10 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitAt(Connection& connection, con
 }  // namespace
 
 absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row) {
-  ASSIGN_OR_RETURN(
-      std::optional<PendingAnswer> pending,
-      AwaitAt(
-          call.connection(), call.context(), [&call] { return Of(call); }, std::move(row)));
+  ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending,
+                   AwaitAt(
+                       call.connection(), call.context(), /*is_table=*/false,
+                       [&call] { return Of(call); }, std::move(row)));
   if (!pending.has_value()) sqlite3_result_null(call.context());
   return pending;
 }
@@ -79,7 +81,7 @@ absl::StatusOr<std::optional<PendingAnswer>> CursorAhead::Await(RowPrompt row) {
     }
     return ahead_.get();
   };
-  return AwaitAt(connection_, table_, own, std::move(row));
+  return AwaitAt(connection_, table_, /*is_table=*/true, own, std::move(row));
 }
 
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "extension/host/sql_tokens.h"
 
@@ -35,15 +35,17 @@ std::string TableBefore(const std::vector<SqlToken>& tokens, size_t as) {
 enum class Recursion { kNone, kWithoutLimit, kWithNumber, kWithSomeLimit };
 
 // What the query in parentheses is, where the table of this name is made of it. A LIMIT may be a
-// number, or something else that may be negative, which is none.
-Recursion RecursionOf(const std::vector<SqlToken>& tokens, size_t open, const std::string& table) {
+// number of `rows` at most, or something else: more of them, or an expression, which may be
+// negative, and that is no limit.
+Recursion RecursionOf(const std::vector<SqlToken>& tokens, size_t open, const std::string& table,
+                      int64_t rows) {
   bool unites = false, reads_itself = false;
   Recursion recursion = Recursion::kWithoutLimit;
   for (size_t i = open + 1; i < tokens[open].match; ++i) {
     const bool outermost = tokens[i].depth == tokens[open].depth + 1;
     if (outermost && tokens[i].Is("LIMIT")) {
-      const absl::string_view most = tokens[i + 1].text;
-      const bool number = std::all_of(most.begin(), most.end(), absl::ascii_isdigit);
+      int64_t most = 0;
+      const bool number = absl::SimpleAtoi(tokens[i + 1].text, &most) && most <= rows;
       // In front of a comma is the OFFSET.
       const bool alone = i + 2 == tokens[open].match || tokens[i + 2].Is("OFFSET");
       recursion = number && alone ? Recursion::kWithNumber : Recursion::kWithSomeLimit;
@@ -66,8 +68,8 @@ BoundedRecursions WithBoundedRecursions(absl::string_view sql, int64_t rows) {
     if (open == tokens.size()) continue;
     const std::string table = TableBefore(tokens, i);
     if (table.empty()) continue;
-    const Recursion recursion = RecursionOf(tokens, open, table);
-    bounded.all = bounded.all && recursion != Recursion::kWithSomeLimit;
+    const Recursion recursion = RecursionOf(tokens, open, table, rows);
+    bounded.all_end = bounded.all_end && recursion != Recursion::kWithSomeLimit;
     if (recursion != Recursion::kWithoutLimit) continue;
     const absl::string_view last = tokens[tokens[open].match - 1].text;
     ends.push_back(static_cast<size_t>(last.data() + last.size() - sql.data()));

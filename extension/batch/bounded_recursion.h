@@ -13,8 +13,9 @@ namespace lm {
 
 struct BoundedRecursions {
   std::string sql;  // with LIMIT `rows` in each recursive table of a WITH that had no LIMIT
-  // Whether all of its recursions end so. One may have a LIMIT that is no number: LIMIT -1 is none.
-  bool all = true;
+  // Whether each of them ends after so many rows. Not one that has a LIMIT already, of more rows or
+  // of none: LIMIT -1.
+  bool all_end = true;
 };
 BoundedRecursions WithBoundedRecursions(absl::string_view sql, int64_t rows);
 

@@ -315,6 +315,7 @@ absl::Status LookAhead::WalkTo(const CallText& now) {
   shadow_.statement.Reset();
   walk_ = Walk::kAhead;
   path_.Clear();
+  sites_.clear();  // those of a program that was compiled anew are others
   taken_early_.clear();
   num_walked_ = 0;
   num_rows_walked_ = 0;
@@ -347,14 +348,14 @@ bool LookAhead::IsPlace(const CallText& text, int64_t number) {
   return !placed_;
 }
 
-bool LookAhead::IsShadowsCall(const void* site) {
-  if (std::find(sites_.begin(), sites_.end(), site) != sites_.end()) return true;
+bool LookAhead::IsShadowsCall(const void* site, bool is_table) {
+  if (!is_table && std::find(sites_.begin(), sites_.end(), site) != sites_.end()) return true;
   for (sqlite3_stmt* busy : BusyStatements(connection_->db())) {
     const bool since =
         std::find(busy_outside_.begin(), busy_outside_.end(), busy) == busy_outside_.end();
     if (since && busy != shadow_.statement.get() && CallsGenerate(sqlite3_sql(busy))) return false;
   }
-  sites_.push_back(site);
+  if (!is_table) sites_.push_back(site);
   return true;
 }
 

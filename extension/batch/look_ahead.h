@@ -95,7 +95,7 @@ class LookAhead {
 
   // Whether a call, made while the shadow is stepped, is the shadow's. A callback of the host's,
   // one that traces, may run statements of its own then.
-  bool IsShadowsCall(const void* site);
+  bool IsShadowsCall(const void* site, bool is_table);
 
   // A call by the shadow, at a place of its program; nullopt where its answer is not known. An
   // error where the shadow has gone far enough.
@@ -145,8 +145,8 @@ class LookAhead {
   std::shared_ptr<MemoScan> scan_;  // the statement's; null before its first call
   bool begun_ = false;
   Shadow shadow_;
-  std::vector<const void*> sites_;           // places of its program that have made calls
-  std::vector<sqlite3_stmt*> busy_outside_;  // statements that ran before it was stepped
+  std::vector<const void*> sites_;           // functions of its program that have made calls
+  std::vector<sqlite3_stmt*> busy_outside_;  // statements that ran when its step began
   Walk walk_ = Walk::kNone;
   GuessWidth width_;
   ForeseenCalls calls_;

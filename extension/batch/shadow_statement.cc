@@ -524,10 +524,11 @@ class ProgramPlaces {
   void AddExit(int64_t at) { exits_.push_back(at); }
   void AddLoop(int64_t first, int64_t last) { parts_.push_back({first, last, /*loops=*/true}); }
   void AddSubroutine(int64_t first, int64_t last) { parts_.push_back({first, last}); }
-  // Back to where it was: the loop of a recursion, and of who reads one. The last of a program goes
-  // back to its first instruction, once.
+  // The next row of a coroutine, and the jump back there: the loop of those who read it. What else
+  // jumps back is the recursion's own loop.
+  void AddYield(int64_t at) { yields_.insert(at); }
   void AddJump(int64_t from, int64_t to) {
-    if (1 < to && to < from) jumps_.push_back({to, from, /*loops=*/true});
+    if (yields_.contains(to)) reading_.push_back({to, from, /*loops=*/true});
   }
   // Where a row is sorted if it is among the first so many.
   void AddSort(int64_t at) { sorts_.push_back(at); }
@@ -543,7 +544,7 @@ class ProgramPlaces {
 
   bool LeavesLoops() const {
     std::vector<Part> parts = parts_;
-    parts.insert(parts.end(), jumps_.begin(), jumps_.end());
+    parts.insert(parts.end(), reading_.begin(), reading_.end());
     return std::any_of(exits_.begin(), exits_.end(),
                        [&](int64_t exit) { return LoopAround(exit, parts) != nullptr; });
   }
@@ -580,7 +581,8 @@ class ProgramPlaces {
   std::vector<int64_t> exits_;
   std::vector<int64_t> sorts_;
   std::vector<Part> parts_;
-  std::vector<Part> jumps_;
+  std::set<int64_t> yields_;
+  std::vector<Part> reading_;  // loops that read coroutines
 };
 
 // All functions and collations of the program are checked, but, where it `ranks`, those of
@@ -606,6 +608,7 @@ absl::StatusOr<ProgramCalls> CallsOf(Statement& program, FunctionList* functions
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     const std::string table = std::exchange(read_of, "");
     if (opcode == "DecrJumpZero") places.AddExit(address);
+    if (opcode == "Yield") places.AddYield(address);
     if (opcode == "Goto") places.AddJump(address, program.Integer(kP2));
     if (opcode == "IfNotZero") places.AddSort(address);
     if (opcode == "Next" || opcode == "Prev" || opcode == "VNext") {
@@ -658,10 +661,8 @@ bool IsApart(const Tokens& tokens) {
   return FindWord(tokens, 0, {"ORDER"}) < tokens.size();
 }
 
-// Whether a view that the text may name is one of its recursions; their queries have no LIMIT of
-// ours.
-absl::StatusOr<bool> MayRecurseInViews(sqlite3* db, const std::string& select, const Tokens& tokens,
-                                       bool apart) {
+// Whether a SELECT has recursions, be they of views that it reads.
+absl::StatusOr<bool> Recurses(sqlite3* db, absl::string_view select, bool apart) {
   constexpr int kDetail = 3;  // of EXPLAIN QUERY PLAN
   ASSIGN_OR_RETURN(Statement plan,
                    Prepare(db, SelectBy(kAsker, select, "EXPLAIN QUERY PLAN ", apart)));
@@ -669,14 +670,22 @@ absl::StatusOr<bool> MayRecurseInViews(sqlite3* db, const std::string& select, c
     ASSIGN_OR_RETURN(const bool row, Step(plan));
     if (!row) return false;
     ASSIGN_OR_RETURN(const std::string detail, plan.Text(kDetail));
-    if (detail == "RECURSIVE STEP") break;
+    if (detail == "RECURSIVE STEP") return true;
   }
+}
+
+// Whether one of the views that the text may name has a recursion: that has no LIMIT of ours.
+absl::StatusOr<bool> MayRecurseInViews(sqlite3* db, const std::string& select, const Tokens& tokens,
+                                       bool apart) {
+  ASSIGN_OR_RETURN(const bool recurses, Recurses(db, select, apart));
+  if (!recurses) return false;
   ASSIGN_OR_RETURN(const std::vector<std::string> schemas, Readable(SchemasOf(db, kAsker)));
   for (const std::string& schema : schemas) {
+    const std::string of_schema = absl::StrCat(QuotedName(schema), ".");
     ASSIGN_OR_RETURN(
         Statement views,
-        Prepare(db, SelectBy(kAsker, absl::StrCat("SELECT name FROM ", QuotedName(schema),
-                                                  ".sqlite_master WHERE type = 'view'"))));
+        Prepare(db, SelectBy(kAsker, absl::StrCat("SELECT name FROM ", of_schema,
+                                                  "sqlite_master WHERE type = 'view'"))));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, Step(views));
       if (!row) break;
@@ -684,7 +693,11 @@ absl::StatusOr<bool> MayRecurseInViews(sqlite3* db, const std::string& select, c
       const bool named = std::any_of(tokens.begin(), tokens.end(), [&](const SqlToken& token) {
         return absl::EqualsIgnoreCase(token.NameOrString(), view);
       });
-      if (named) return true;
+      if (!named) continue;
+      const absl::StatusOr<bool> in_view =
+          Recurses(db, absl::StrCat("SELECT * FROM ", of_schema, QuotedName(view)), false);
+      if (absl::IsCancelled(in_view.status())) return in_view;
+      if (!in_view.ok() || *in_view) return true;
     }
   }
   return false;
@@ -705,7 +718,7 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql,
   shadow.num_sites = calls.sites;
   if (calls.may_stop) {
     ASSIGN_OR_RETURN(const bool in_views, MayRecurseInViews(db, select, tokens, apart));
-    if (in_views || !bounded.all) {
+    if (in_views || !bounded.all_end) {
       return Noticeable("it may stop in the midst of a recursion, whose end is not to be seen");
     }
   }

@@ -19,11 +19,11 @@ namespace lm {
 namespace {
 
 // What a statement does: to a table SQLITE_READ, _UPDATE (with a column), _INSERT or _DELETE; or
-// _RECURSIVE, or _FUNCTION, with its name in place of the column's.
+// _RECURSIVE, or _FUNCTION.
 struct Action {
   int code;
   std::string table;
-  std::string column;
+  std::string column;  // of a function, its name, as SQLite passes it
 
   bool operator<(const Action& other) const {
     return std::tie(code, table, column) < std::tie(other.code, other.table, other.column);

@@ -44,6 +44,14 @@ class HostsTest(unittest.TestCase):
         try:
             db = self.connect()
             self.with_job(db)
+            # It is shared indeed, if this is the library that Python uses.
+            other = self.connect()
+            db.execute("BEGIN")
+            db.execute("INSERT INTO t(x) VALUES ('more')")
+            with self.assertRaisesRegex(sqlite3.OperationalError, "table is locked"):
+                other.execute("SELECT x FROM t").fetchall()
+            db.execute("ROLLBACK")
+            other.close()
             open_cursor = db.execute("SELECT x FROM t")
             open_cursor.fetchone()
             self.assertEqual(db.execute("SELECT name, (SELECT max(done) FROM lm_run(name)) FROM lm_jobs").fetchall(), [("j", 4)])
@@ -97,6 +105,7 @@ class HostsTest(unittest.TestCase):
         for number, sql in enumerate((f"SELECT x FROM n WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2",
                                       f"SELECT x FROM \"of n\" WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2",
                                       f"SELECT EXISTS (SELECT 1 FROM n WHERE x IN (5, 7) AND length({asks}) > (x = 5) * 1000)",
+                                      endless.format(" LIMIT 100000000000", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"),
                                       endless.format(" LIMIT -1", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"),
                                       endless.format(" LIMIT 0, -1", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"),
                                       endless.format(" LIMIT (SELECT -1)", f"c WHERE x IN (5, 7) AND {asks} IS NOT NULL LIMIT 2"))):
@@ -104,12 +113,22 @@ class HostsTest(unittest.TestCase):
                 sql = sql.replace("note", f"note {number}")
                 self.assertEqual(self.in_time(db, sql), [(1,)] if "EXISTS" in sql else [(5,), (7,)])
 
-    def test_a_view_that_ends_is_looked_ahead_in(self):
+    def test_recursions_that_end_are_looked_ahead_in(self):
         db = self.connect()
-        db.execute("CREATE TEMP VIEW n AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 40) SELECT x FROM c")
-        rows = db.execute(f"SELECT x, generate('row ' || x, NULL, '{SHORT}') FROM n").fetchall()
-        self.assertEqual(len(rows), 40)
-        self.assertGreater(harness.value(db, "SELECT max(foreseen) FROM lm_stats"), 35)
+        numbers = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c{}) SELECT x FROM c"
+        db.execute("CREATE TEMP VIEW n AS " + numbers.format(" WHERE x < 40"))
+        db.execute("CREATE TEMP VIEW m AS " + numbers.format(" LIMIT 40"))
+        db.execute("CREATE TEMP VIEW plain AS SELECT value AS x, 'plain ' || value AS body FROM json_each('[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]')")
+        foreseen = 0
+        for number, (sql, rows) in enumerate((("SELECT x, {} FROM n", 40), ("SELECT x, {} FROM m", 40),
+                                              (numbers.format(" WHERE x < 20").replace("SELECT x FROM c", "SELECT c.x, {} FROM c JOIN plain ON plain.x = c.x"), 20),
+                                              (numbers.format(" WHERE x < 40").replace("SELECT x FROM c", "SELECT c.x, {} FROM c JOIN plain ON plain.x = c.x LIMIT 20"), 20))):
+            with self.subTest(sql=sql):
+                body = "plain.body" if "plain" in sql else "x"
+                answers = db.execute(sql.format(f"generate('row {number} ' || {body}, NULL, '{SHORT}')")).fetchall()
+                self.assertEqual(len(answers), rows)
+                before, foreseen = foreseen, harness.value(db, "SELECT max(foreseen) FROM lm_stats")
+                self.assertGreater(foreseen - before, rows - 5)
 
 
 if __name__ == "__main__":

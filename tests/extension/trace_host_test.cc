@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "tests/extension/sql_connection.h"
 #include "tests/testdata.h"
@@ -13,6 +14,7 @@ constexpr int kRows = 100;
 
 struct Auditor {
   sqlite3* db;
+  const char* sql;
   std::string question;  // each one that is traced asks another
   bool busy = false;
   int num_asked = 0;
@@ -28,8 +30,7 @@ struct Auditor {
     if (busy) return;
     busy = true;
     sqlite3_stmt* statement = nullptr;
-    sqlite3_prepare_v2(db, "SELECT generate(?, NULL, '{\"max_tokens\":3}')", -1, &statement,
-                       nullptr);
+    sqlite3_prepare_v2(db, sql, -1, &statement, nullptr);
     const std::string prompt = question + std::to_string(++num_asked);
     sqlite3_bind_text(statement, 1, prompt.c_str(), -1, SQLITE_TRANSIENT);
     if (sqlite3_step(statement) != SQLITE_ROW) error = sqlite3_errmsg(db);
@@ -45,21 +46,26 @@ TEST(TraceHostTest, CallsOfACallbackAreItsOwn) {
   connection.Rows(
       "CREATE TABLE t AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT " +
       std::to_string(kRows) + ") SELECT x FROM c");
-  for (const unsigned events : {SQLITE_TRACE_ROW, SQLITE_TRACE_STMT}) {
-    Auditor auditor{connection.handle(), "audit " + std::to_string(events) + " "};
-    sqlite3_trace_v2(connection.handle(), events, &Auditor::Trace, &auditor);
-    EXPECT_EQ(connection
-                  .Rows("SELECT generate('row ' || x || ?, NULL, '{\"max_tokens\":4}') FROM t",
-                        {std::to_string(events)})
-                  .size(),
-              kRows);
-    sqlite3_trace_v2(connection.handle(), 0, nullptr, nullptr);
-    EXPECT_GT(auditor.num_asked, 0);
-    EXPECT_EQ(auditor.num_answered, auditor.num_asked);
-    EXPECT_EQ(auditor.error, "");
+  int number = 0;
+  for (const auto& [rows, audit] : {
+           std::pair{"SELECT generate('row ' || x || ?, NULL, '{\"max_tokens\":4}') FROM t",
+                     "SELECT generate(?, NULL, '{\"max_tokens\":3}')"},
+           std::pair{"SELECT label FROM t, lm_classify_scores('row ' || x || ?, '[\"a\",\"b\"]')",
+                     "SELECT label FROM lm_classify_scores(?, '[\"c\",\"d\"]')"},
+       }) {
+    for (const unsigned events : {SQLITE_TRACE_ROW, SQLITE_TRACE_STMT}) {
+      const std::string run = std::to_string(++number);
+      Auditor auditor{connection.handle(), audit, "audit " + run + " "};
+      sqlite3_trace_v2(connection.handle(), events, &Auditor::Trace, &auditor);
+      EXPECT_GE(connection.Rows(rows, {run}).size(), kRows);
+      sqlite3_trace_v2(connection.handle(), 0, nullptr, nullptr);
+      EXPECT_GT(auditor.num_asked, 0);
+      EXPECT_EQ(auditor.num_answered, auditor.num_asked);
+      EXPECT_EQ(auditor.error, "");
+    }
   }
   // The statement's own rows were foreseen all the same.
-  EXPECT_GT(std::stoi(connection.Value("SELECT max(foreseen) FROM lm_stats")), kRows);
+  EXPECT_GT(std::stoi(connection.Value("SELECT max(foreseen) FROM lm_stats")), 3 * kRows);
 }
 
 }  // namespace
