@@ -371,7 +371,7 @@ TEST_F(MemoTest, WhoComesWhileItIsSubmittedIsNotRefusedForTheOther) {
   std::thread other;
   auto ask_elsewhere = [&](const std::string& prompt) {
     absl::Notification begun;
-    other = std::thread([&] {
+    other = std::thread([&begun, &joined, &hasty, this, prompt] {
       begun.Notify();
       joined = memo_.Submit(hasty, Spec(prompt), {"me"});
     });
