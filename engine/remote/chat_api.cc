@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/checkpoint.h"
+#include "engine/base/known_json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_constraint.h"
@@ -141,14 +141,10 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
                                      const RemoteOptions& options, Delivery delivery,
                                      const LeftOut& left_out) {
   const GenerationOptions& wanted = spec.options;
-  const std::optional<Json> messages = Json::Parse(spec.text);
-  // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from being
-  // read to its end.
-  if (!messages.has_value()) RETURN_IF_ERROR(Checkpoint());
-  if (!messages.has_value()) return absl::InternalError("the messages are no JSON");
+  ASSIGN_OR_RETURN(const Json messages, ReadKnownJson(spec.text));
   RequestBody body(options.extra);
   body.Add("model", model.name);
-  body.Add("messages", *messages);
+  body.Add("messages", messages);
   const bool choices = wanted.constraint.kind == Kind::kChoices;
   const bool is_openais = model.dialect == Dialect::kOpenAi &&
                           (model.is_openais || options.dialect == Dialect::kOpenAi);

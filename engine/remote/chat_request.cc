@@ -1,12 +1,10 @@
 #include "engine/remote/chat_request.h"
 
-#include <optional>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/checkpoint.h"
 #include "engine/base/digest.h"
 #include "engine/base/json.h"
+#include "engine/base/known_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/embedding_api.h"
 #include "engine/text/chat/conversation.h"
@@ -47,11 +45,8 @@ absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
     return absl::InvalidArgumentError("messages are for generate and its like, not for a question");
   }
   RETURN_IF_ERROR(ReadConversation(request.prompt, request.system, /*is_messages=*/true).status());
-  const std::optional<Json> own = Json::Parse(request.prompt);
-  // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from being
-  // read to its end.
-  if (!own.has_value()) RETURN_IF_ERROR(Checkpoint());
-  for (const Json& message : own->array()) messages.Append(message);
+  ASSIGN_OR_RETURN(const Json own, ReadKnownJson(request.prompt));
+  for (const Json& message : own.array()) messages.Append(message);
   return messages.Dump();
 }
 

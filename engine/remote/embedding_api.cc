@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/checkpoint.h"
 #include "engine/base/json.h"
+#include "engine/base/known_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/request_body.h"
 
@@ -67,14 +67,11 @@ std::string RankedPair(absl::string_view query, absl::string_view text) {
 
 absl::StatusOr<std::string> RerankBody(absl::string_view pair, const RemoteModel& model,
                                        const RemoteOptions& options) {
-  const std::optional<Json> both = Json::Parse(pair);
-  // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from being
-  // read to its end.
-  if (!both.has_value()) RETURN_IF_ERROR(Checkpoint());
+  ASSIGN_OR_RETURN(const Json both, ReadKnownJson(pair));
   RequestBody body(options.extra);
   body.Add("model", model.name);
-  body.Add("query", both->array()[0]);
-  body.Add("documents", Json::MakeArray().Append(both->array()[1]));
+  body.Add("query", both.array()[0]);
+  body.Add("documents", Json::MakeArray().Append(both.array()[1]));
   return body.Dump();
 }
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "engine/base/checkpoint.h"
 #include "engine/base/json.h"
+#include "engine/base/known_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_api.h"
 #include "engine/remote/fetch.h"
@@ -41,11 +41,8 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(const ModelText& model, const Re
                                                 absl::string_view text) {
   const Tokenizer& tokenizer = *model.tokenizer;
   if (spec.ranks) {
-    const std::optional<Json> pair = Json::Parse(text);
-    // It is JSON that was written, or read, here before: nothing but an interrupt keeps it from
-    // being read to its end.
-    if (!pair.has_value()) RETURN_IF_ERROR(Checkpoint());
-    return tokenizer.EncodePair(pair->array()[0].string(), pair->array()[1].string());
+    ASSIGN_OR_RETURN(const Json pair, ReadKnownJson(text));
+    return tokenizer.EncodePair(pair.array()[0].string(), pair.array()[1].string());
   }
   if (spec.embed.has_value()) return tokenizer.EncodePlain(text);
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages,

@@ -20,10 +20,10 @@ constexpr int64_t kCheckedWork = 5'000'000;
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoiceList(absl::string_view text) {
   const std::optional<Json> list = Json::Parse(text);
+  RETURN_IF_ERROR(Checkpoint());  // which may have kept it from being read to its end
   if (!list || !list->is_array())
     return absl::InvalidArgumentError("choices must be an array of strings");
   std::vector<absl::string_view> choices;
-  RETURN_IF_ERROR(Checkpoint());
   for (const Json& choice : list->array()) {
     if (!choice.is_string()) {
       return absl::InvalidArgumentError("choices must be an array of strings");

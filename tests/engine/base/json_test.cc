@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/base/checkpoint.h"
+#include "engine/base/known_json.h"
 #include "tests/engine/base/failing_allocation.h"
 
 namespace lm {
@@ -88,6 +89,14 @@ TEST(JsonTest, IsReadNoFurtherThanAnInterrupt) {
   EXPECT_EQ(Json::Parse(text), std::nullopt);
   EXPECT_EQ(questions, 1);
   EXPECT_EQ(Json::Parse("1"), std::nullopt);  // it stays so
+}
+
+TEST(JsonTest, OnlyAnInterruptKeepsKnownJsonFromBeingRead) {
+  EXPECT_EQ(ReadKnownJson("[1, 2]").value().Dump(), "[1,2]");
+  EXPECT_TRUE(absl::IsInternal(ReadKnownJson("[1, 2").status()));
+  CheckpointScope scope([] { return true; });
+  std::this_thread::sleep_for(2 * kCheckpointInterval);
+  EXPECT_TRUE(absl::IsCancelled(ReadKnownJson("[1, 2]").status()));
 }
 
 TEST(JsonTest, AnyAllocationMayFail) {
