@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/batch_state.h"
+#include "extension/batch/shadow_text.h"
 #include "extension/connection/spending.h"
 #include "extension/host/statement.h"
 

@@ -99,6 +99,29 @@ std::vector<SqlToken> SqlTokens(absl::string_view sql) {
   return tokens;
 }
 
+absl::string_view TextOf(const std::vector<SqlToken>& tokens, SqlRange range) {
+  if (range.begin >= range.end) return "";
+  const absl::string_view last = tokens[range.end - 1].text;
+  const char* begin = tokens[range.begin].text.data();
+  return {begin, static_cast<size_t>(last.data() + last.size() - begin)};
+}
+
+size_t FindWord(const std::vector<SqlToken>& tokens, size_t from,
+                absl::Span<const absl::string_view> words) {
+  for (size_t i = from; i < tokens.size(); ++i) {
+    if (tokens[i].depth != 0) continue;
+    for (absl::string_view word : words) {
+      if (!tokens[i].Is(word)) continue;
+      // IS [NOT] DISTINCT FROM is an operator.
+      if (word == "FROM" && i > 0 && tokens[i - 1].Is("DISTINCT")) continue;
+      // ON belongs to a join, unless it is ON CONFLICT.
+      if (word == "ON" && (i + 1 == tokens.size() || !tokens[i + 1].Is("CONFLICT"))) continue;
+      return i;
+    }
+  }
+  return tokens.size();
+}
+
 std::string QuotedName(absl::string_view name) {
   return absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"");
 }

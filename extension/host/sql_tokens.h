@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace lm {
 
@@ -35,6 +36,18 @@ struct SqlToken {
 
 // Without white space and comments. The tokens refer to `sql`.
 std::vector<SqlToken> SqlTokens(absl::string_view sql);
+
+// Half-open ranges of tokens, and the text from the first to the last of one.
+struct SqlRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+absl::string_view TextOf(const std::vector<SqlToken>& tokens, SqlRange range);
+
+// The first token from `from` on, outside of parentheses, that is one of the words; else the end.
+// ON is that of ON CONFLICT only, FROM not that of IS DISTINCT FROM.
+size_t FindWord(const std::vector<SqlToken>& tokens, size_t from,
+                absl::Span<const absl::string_view> words);
 
 // The name as a statement writes it, whatever characters it has: "a ""b""".
 std::string QuotedName(absl::string_view name);

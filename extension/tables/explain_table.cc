@@ -61,7 +61,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/cost_forecast.h"
 #include "engine/runtime/engine.h"
-#include "extension/batch/shadow_statement.h"
+#include "extension/batch/shadow_text.h"
 #include "extension/binding/table_function.h"
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"

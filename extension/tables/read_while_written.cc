@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/shadow_statement.h"
+#include "extension/batch/shadow_text.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 
