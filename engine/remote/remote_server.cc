@@ -152,7 +152,7 @@ void RemoteServer::Enqueue(RemoteJob job) {
     QueueOf(job).push_back(std::move(job));
   } catch (...) {
     --num_queued_;
-    return job.request->Finish({.status = OutOfMemory()});
+    return End(*job.request, job.is_canary, {.status = OutOfMemory()});
   }
   Pump();
 }
@@ -207,7 +207,7 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
   if (job->request->abandoned()) {
     absl::Status why = job->request->AbandonedStatus();
     --num_queued_;
-    job->request->Finish({.status = std::move(why)});
+    End(*job->request, job->is_canary, {.status = std::move(why)});
     return true;
   }
   if (!job->is_canary && !IsProven(*job)) return false;
@@ -227,7 +227,20 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
 // A first question is then asked again, by the next who needs to know.
 void RemoteServer::EndWithoutMemory(Request& request, bool is_canary) noexcept {
   if (is_canary) proofs_.set(request.spec().options.constraint.kind, Proof::kNone);
-  request.Finish({.status = OutOfMemory()});
+  End(request, is_canary, {.status = OutOfMemory()});
+}
+
+void RemoteServer::End(Request& request, bool is_canary, Generation generation) noexcept {
+  if (!is_canary) {
+    try {
+      absl::MutexLock lock(&mutex_);
+      RequestCounts& counts = counts_.Of(request.spec().salt);
+      ++counts.requests;
+      counts.failed += IsFailure(generation.status);
+    } catch (...) {  // no memory for one more salt
+    }
+  }
+  request.Finish(std::move(generation));
 }
 
 void RemoteServer::Send(RemoteJob job, size_t place) {
@@ -265,9 +278,10 @@ void RemoteServer::DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
       if (!condition(*at)) continue;
       absl::Status status = why(*at);
       const std::shared_ptr<Request> request = std::move(at->request);
+      const bool is_canary = at->is_canary;
       queue.erase(at);
       --num_queued_;
-      request->Finish({.status = std::move(status)});
+      End(*request, is_canary, {.status = std::move(status)});
     }
   }
 }
@@ -514,19 +528,16 @@ void RemoteServer::Conclude(RemoteCall& call, Generation generation) {
   call.Measure(&generation);
   if (call.job.is_canary) {
     ConcludeCanary(call, generation);
-    return call.job.request->Finish(std::move(generation));
+  } else {
+    if (call.spec().stream && generation.status.ok() && !call.HandOutWhole(generation.text)) {
+      generation.status = OtherAnswerError(call);
+    }
+    if (call.has_first_token()) {
+      absl::MutexLock lock(&mutex_);
+      first_token_.Add(generation.time_to_first_token);
+    }
   }
-  if (call.spec().stream && generation.status.ok() && !call.HandOutWhole(generation.text)) {
-    generation.status = OtherAnswerError(call);
-  }
-  {
-    absl::MutexLock lock(&mutex_);
-    if (call.has_first_token()) first_token_.Add(generation.time_to_first_token);
-    RequestCounts& counts = counts_.Of(call.spec().salt);
-    ++counts.requests;
-    counts.failed += IsFailure(generation.status);
-  }
-  call.job.request->Finish(std::move(generation));
+  End(*call.job.request, call.job.is_canary, std::move(generation));
 }
 
 }  // namespace lm

@@ -95,6 +95,8 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
               absl::FunctionRef<absl::Status(const RemoteJob&)> why);
   void DropAll() noexcept;
+  // Every request's end: counted for its salt, but a first question.
+  void End(Request& request, bool is_canary, Generation generation) noexcept;
   void EndWithoutMemory(Request& request, bool is_canary) noexcept;
   void WakeAt(absl::Time when);
   absl::StatusOr<std::string> BodyOf(const RequestSpec& spec) const;

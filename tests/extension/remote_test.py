@@ -430,6 +430,8 @@ class RemoteTest(RemoteCase):
         ignoring = self.server()
         db = self.connect(ignoring.url)
         self.fails(db, "SELECT lm_classify('x', '[\"a\",\"b\"]')", r"ignores choices: made to say zqx7413, it said re: Say hello\.")
+        # The question that was never sent has ended, too; the first question is nobody's.
+        self.assertEqual(db.execute("SELECT max(requests), max(failed) FROM lm_stats WHERE model = 'default'").fetchone(), (1, 1))
         # Once it says something else, and once more it is told.
         said = iter(["maybe", "yes", "maybe", "perhaps"])
         server = self.server(answer=constrained(lambda body: next(said)))
