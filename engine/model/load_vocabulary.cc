@@ -136,113 +136,133 @@ absl::Status ReadPrependScheme(const Metadata& metadata, Vocabulary* vocabulary)
   return absl::OkStatus();
 }
 
+// What is so of a text model unless the file says otherwise.
+absl::Status SetDefaults(const Metadata& metadata, Vocabulary* vocabulary) {
+  if (vocabulary->model == "llama") {
+    vocabulary->bos = 1;
+    vocabulary->eos = 2;
+    vocabulary->unknown = 0;
+    vocabulary->add_bos = true;
+  } else if (vocabulary->model == "gemma4") {
+    vocabulary->pre = "gemma4";
+    vocabulary->add_space_prefix = false;
+  } else if (vocabulary->model == "gpt2") {
+    vocabulary->bos = 11;
+    vocabulary->eos = 11;
+    ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary->pre));
+    vocabulary->add_bos = family.adds_bos;
+    vocabulary->add_separator = family.adds_separator;
+    vocabulary->add_space_prefix = false;
+    vocabulary->lower_case = false;
+  } else if (vocabulary->model == "whitespace") {
+    vocabulary->bos = 11;
+    vocabulary->eos = 11;
+    vocabulary->pre = "whitespace";
+    vocabulary->add_space_prefix = false;
+    vocabulary->lower_case = false;
+    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary->lower_case));
+  } else if (vocabulary->model == "rwkv") {
+    vocabulary->add_space_prefix = false;
+  } else if (vocabulary->model == "plamo2") {
+    vocabulary->bos = 1;
+    vocabulary->eos = 2;
+    vocabulary->unknown = 0;
+    vocabulary->padding = 3;
+    vocabulary->add_space_prefix = false;
+  } else if (vocabulary->model == "bert") {
+    vocabulary->bos = 101;
+    vocabulary->unknown = 100;
+    vocabulary->separator = 102;
+    vocabulary->padding = 0;
+    vocabulary->add_bos = true;
+    vocabulary->add_space_prefix = false;
+    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary->lower_case));
+    vocabulary->strip_accents = vocabulary->lower_case;
+    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.strip_accents", &vocabulary->strip_accents));
+  } else if (vocabulary->model == "t5") {
+    vocabulary->eos = 1;
+    vocabulary->unknown = 2;
+    vocabulary->padding = 0;
+    vocabulary->add_eos = true;
+    vocabulary->add_space_prefix = false;
+    RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary->add_space_prefix));
+    RETURN_IF_ERROR(ReadBool(metadata, "remove_extra_whitespaces", &vocabulary->merge_spaces));
+    RETURN_IF_ERROR(ReadCharacterMap(metadata, vocabulary));
+  } else {
+    return UnknownTextModel(vocabulary->model);
+  }
+  return absl::OkStatus();
+}
+
+// The tokens, and what their model knows of each: scores, or merges.
+absl::Status ReadTokens(const Metadata& metadata, Vocabulary* vocabulary) {
+  ASSIGN_OR_RETURN(absl::Span<const std::string> tokens, metadata.GetStrings(Key("tokens")));
+  vocabulary->tokens.assign(tokens.begin(), tokens.end());
+  RETURN_IF_ERROR(ReadTypes(metadata, vocabulary));
+  if (vocabulary->model == "llama") {
+    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary->scores));
+    RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary->add_space_prefix));
+    RETURN_IF_ERROR(ReadPrependScheme(metadata, vocabulary));
+  } else if (vocabulary->model == "t5" || vocabulary->model == "plamo2") {
+    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary->scores));
+  } else if (vocabulary->model != "bert" && vocabulary->model != "rwkv") {
+    ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
+    vocabulary->merges.assign(merges.begin(), merges.end());
+  }
+  return absl::OkStatus();
+}
+
+// Which markers stand around each text.
+absl::Status ReadAddedMarkers(const Metadata& metadata, Vocabulary* vocabulary) {
+  RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary->add_bos));
+  RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary->add_eos));
+  RETURN_IF_ERROR(ReadBool(metadata, "add_sep_token", &vocabulary->add_separator));
+  if (vocabulary->model == "bert") {  // whatever the file says: a separator ends each text
+    vocabulary->add_bos = true;
+    vocabulary->add_eos = vocabulary->add_separator = false;
+  }
+  if (vocabulary->model == "plamo2") {  // likewise
+    vocabulary->add_bos = vocabulary->add_eos = false;
+  }
+  // Files say of Gemma 4 that it has none, and it cannot do without.
+  if (vocabulary->pre == "gemma4" || vocabulary->pre == "granite-embed-multi-311m") {
+    vocabulary->add_bos = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadMarkers(const Metadata& metadata, Vocabulary* vocabulary) {
+  const size_t size = vocabulary->tokens.size();
+  if (vocabulary->model == "bert") {  // files call it by either name
+    RETURN_IF_ERROR(ReadTokenId(metadata, "cls_token_id", size, &vocabulary->bos));
+  }
+  RETURN_IF_ERROR(ReadTokenId(metadata, "seperator_token_id", size, &vocabulary->separator));
+  const int32_t cls = vocabulary->bos;
+  RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary->bos,
+                              /*needed=*/vocabulary->add_bos));
+  if (vocabulary->model == "bert" && vocabulary->bos < 0) vocabulary->bos = cls;
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary->eos,
+                              /*needed=*/vocabulary->add_eos));
+  vocabulary->states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));
+  vocabulary->states_eos = metadata.Has(Key("eos_token_id"));
+  RETURN_IF_ERROR(ReadTokenIds(metadata, Key("eos_token_ids"), *vocabulary, &vocabulary->more_eos));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary->eot));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary->eom));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary->unknown));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary->padding));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   Vocabulary vocabulary;
   ASSIGN_OR_RETURN(vocabulary.model, metadata.GetString(Key("model")));
   RETURN_IF_ERROR(ReadString(metadata, Key("pre"), &vocabulary.pre));
-  if (vocabulary.model == "llama") {
-    vocabulary.bos = 1;
-    vocabulary.eos = 2;
-    vocabulary.unknown = 0;
-    vocabulary.add_bos = true;
-  } else if (vocabulary.model == "gemma4") {
-    vocabulary.pre = "gemma4";
-    vocabulary.add_space_prefix = false;
-  } else if (vocabulary.model == "gpt2") {
-    vocabulary.bos = 11;
-    vocabulary.eos = 11;
-    ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary.pre));
-    vocabulary.add_bos = family.adds_bos;
-    vocabulary.add_separator = family.adds_separator;
-    vocabulary.add_space_prefix = false;
-    vocabulary.lower_case = false;
-  } else if (vocabulary.model == "whitespace") {
-    vocabulary.bos = 11;
-    vocabulary.eos = 11;
-    vocabulary.pre = "whitespace";
-    vocabulary.add_space_prefix = false;
-    vocabulary.lower_case = false;
-    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary.lower_case));
-  } else if (vocabulary.model == "rwkv") {
-    vocabulary.add_space_prefix = false;
-  } else if (vocabulary.model == "plamo2") {
-    vocabulary.bos = 1;
-    vocabulary.eos = 2;
-    vocabulary.unknown = 0;
-    vocabulary.padding = 3;
-    vocabulary.add_space_prefix = false;
-  } else if (vocabulary.model == "bert") {
-    vocabulary.bos = 101;
-    vocabulary.unknown = 100;
-    vocabulary.separator = 102;
-    vocabulary.padding = 0;
-    vocabulary.add_bos = true;
-    vocabulary.add_space_prefix = false;
-    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary.lower_case));
-    vocabulary.strip_accents = vocabulary.lower_case;
-    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.strip_accents", &vocabulary.strip_accents));
-  } else if (vocabulary.model == "t5") {
-    vocabulary.eos = 1;
-    vocabulary.unknown = 2;
-    vocabulary.padding = 0;
-    vocabulary.add_eos = true;
-    vocabulary.add_space_prefix = false;
-    RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
-    RETURN_IF_ERROR(ReadBool(metadata, "remove_extra_whitespaces", &vocabulary.merge_spaces));
-    RETURN_IF_ERROR(ReadCharacterMap(metadata, &vocabulary));
-  } else {
-    return UnknownTextModel(vocabulary.model);
-  }
-
-  ASSIGN_OR_RETURN(absl::Span<const std::string> tokens, metadata.GetStrings(Key("tokens")));
-  vocabulary.tokens.assign(tokens.begin(), tokens.end());
-  RETURN_IF_ERROR(ReadTypes(metadata, &vocabulary));
-  if (vocabulary.model == "llama") {
-    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary.scores));
-    RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
-    RETURN_IF_ERROR(ReadPrependScheme(metadata, &vocabulary));
-  } else if (vocabulary.model == "t5" || vocabulary.model == "plamo2") {
-    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary.scores));
-  } else if (vocabulary.model != "bert" && vocabulary.model != "rwkv") {
-    ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
-    vocabulary.merges.assign(merges.begin(), merges.end());
-  }
-
-  RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary.add_bos));
-  RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary.add_eos));
-  RETURN_IF_ERROR(ReadBool(metadata, "add_sep_token", &vocabulary.add_separator));
-  if (vocabulary.model == "bert") {  // whatever the file says: a separator ends each text
-    vocabulary.add_bos = true;
-    vocabulary.add_eos = vocabulary.add_separator = false;
-  }
-  if (vocabulary.model == "plamo2") {  // likewise
-    vocabulary.add_bos = vocabulary.add_eos = false;
-  }
-  // Files say of Gemma 4 that it has none, and it cannot do without.
-  if (vocabulary.pre == "gemma4" || vocabulary.pre == "granite-embed-multi-311m") {
-    vocabulary.add_bos = true;
-  }
-
-  const size_t size = vocabulary.tokens.size();
-  if (vocabulary.model == "bert") {  // files call it by either name
-    RETURN_IF_ERROR(ReadTokenId(metadata, "cls_token_id", size, &vocabulary.bos));
-  }
-  RETURN_IF_ERROR(ReadTokenId(metadata, "seperator_token_id", size, &vocabulary.separator));
-  const int32_t cls = vocabulary.bos;
-  RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary.bos,
-                              /*needed=*/vocabulary.add_bos));
-  if (vocabulary.model == "bert" && vocabulary.bos < 0) vocabulary.bos = cls;
-  RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos,
-                              /*needed=*/vocabulary.add_eos));
-  vocabulary.states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));
-  vocabulary.states_eos = metadata.Has(Key("eos_token_id"));
-  RETURN_IF_ERROR(ReadTokenIds(metadata, Key("eos_token_ids"), vocabulary, &vocabulary.more_eos));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary.padding));
+  RETURN_IF_ERROR(SetDefaults(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadTokens(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadAddedMarkers(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadMarkers(metadata, &vocabulary));
   RETURN_IF_ERROR(ReadString(metadata, "tokenizer.chat_template", &vocabulary.chat_template));
   RETURN_IF_ERROR(
       ReadString(metadata, "tokenizer.chat_template.rerank", &vocabulary.rerank_template));

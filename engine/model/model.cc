@@ -6,7 +6,6 @@
 #include <future>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/digest.h"
@@ -109,6 +108,87 @@ std::string IdentityOf(const ModelFiles& files) {
   return DigestOf(identities).Hex();
 }
 
+struct Devices {
+  std::vector<Transformer::Part> parts;
+  std::string names;
+  std::string where;  // each run of layers is
+  bool exact = true;
+};
+
+absl::StatusOr<Devices> CreateBackends(absl::Span<const DeviceLayers> plan,
+                                       const ModelOptions& options) {
+  Devices devices;
+  for (const DeviceLayers& run : plan) {
+    BackendOptions own = {.device = run.device, .threads = options.threads};
+    own.least_split_bytes = options.least_split_bytes.value_or(own.least_split_bytes);
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(own));
+    absl::StrAppend(&devices.names, devices.names.empty() ? "" : ",", backend->name());
+    absl::StrAppend(&devices.where, backend->name(), ":", run.first, "-", run.end, " ");
+    devices.exact = devices.exact && backend->numeric_contract() == NumericContract::kExactBlocks;
+    devices.parts.push_back({std::move(backend), run.first, run.end});
+  }
+  return devices;
+}
+
+// What its file says of the model, and its weights and cache say.
+absl::Status Describe(const std::string& path, const Metadata& metadata, const ModelSpec& spec,
+                      const Transformer& transformer, DType kv_type, ModelInfo* info) {
+  info->path = path;
+  info->architecture = spec.architecture;
+  info->name =
+      metadata.GetString("general.name").value_or(std::filesystem::path(path).stem().string());
+  ASSIGN_OR_RETURN(info->purpose, ReadPurpose(metadata));
+  info->quantisation = transformer.weights().quantisation;
+  info->parameters = transformer.weights().parameters;
+  info->weight_bytes = transformer.weights().bytes;
+  info->kv_bytes = transformer.cache().bytes();
+  info->kv_type = kv_type;
+  info->generates = spec.causal && !spec.pooling.ranks;
+  info->pooling = spec.pooling.pooling;
+  info->ranks = spec.pooling.ranks;
+  info->context_length = transformer.context_length();
+  info->short_rope = std::any_of(spec.ropes.begin(), spec.ropes.end(), [&spec](const RopeSpec& r) {
+    return r.long_factors != nullptr && spec.context_length <= r.original_context;
+  });
+  info->vocab_size = transformer.vocab_size();
+  info->hidden_size = transformer.hidden_size();
+  info->cost = CostOf(spec, transformer.weights(), transformer.cache(), kv_type);
+  return absl::OkStatus();
+}
+
+absl::Status AddAdapters(absl::Span<const AdapterFile> adapters, const ModelOptions& options,
+                         int threads, ModelInfo* info) {
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    AdapterInfo adapter = {.name = adapters[i].name, .scale = options.lora[i].scale};
+    ASSIGN_OR_RETURN(adapter.digest, adapters[i].gguf->Digest(threads));
+    for (const TensorInfo& tensor : adapters[i].gguf->tensors()) {
+      adapter.bytes += static_cast<int64_t>(tensor.bytes);
+    }
+    info->weight_bytes += adapter.bytes;
+    info->adapters.push_back(std::move(adapter));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> LoadDraft(const std::string& path,
+                                                 const ModelOptions& options, const Model& model,
+                                                 const std::atomic<bool>& cancel) {
+  // A token of it takes a fraction of the memory.
+  constexpr int64_t kCacheShare = 8, kLeastCache = 32 << 20;
+  const int64_t kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : model.info().kv_bytes;
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> draft,
+                   Model::Load(DraftPath(path, options),
+                               {.device = options.device,
+                                .threads = options.threads,
+                                .kv_bytes = std::max(kv_bytes / kCacheShare, kLeastCache),
+                                .kv_type = options.kv_type,
+                                .pack_cache = options.pack_cache,
+                                .least_split_bytes = options.least_split_bytes},
+                               cancel));
+  RETURN_IF_ERROR(CheckDraft(model, *draft));
+  return draft;
+}
+
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
                                                  const std::atomic<bool>& cancel) {
@@ -126,98 +206,46 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   const DType kv_type = KvTypeOf(spec, HasGpu(plan), asked_kv_type);
   const bool guesses = options.mtp && options.draft.empty() && plan.size() == 1;
   if (!guesses || !spec.causal || spec.pooling.ranks) spec.LeaveOutMtp();
-  std::vector<Transformer::Part> parts;
-  std::vector<absl::string_view> devices;
-  std::string where;  // each run of layers is
-  bool exact = true;
-  for (const DeviceLayers& run : plan) {
-    BackendOptions own = {.device = run.device, .threads = options.threads};
-    own.least_split_bytes = options.least_split_bytes.value_or(own.least_split_bytes);
-    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(own));
-    devices.push_back(backend->name());
-    exact = exact && backend->numeric_contract() == NumericContract::kExactBlocks;
-    absl::StrAppend(&where, backend->name(), ":", run.first, "-", run.end, " ");
-    parts.push_back({std::move(backend), run.first, run.end});
-  }
-
+  ASSIGN_OR_RETURN(Devices devices, CreateBackends(plan, options));
   ASSIGN_OR_RETURN(const std::vector<AdapterFile> adapters,
                    OpenAdapters(path, spec.architecture, options.lora, &cancel));
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   std::optional<PackCache> packs;
   if (!options.pack_cache.empty()) {
-    packs.emplace(options.pack_cache, path, *gguf, where, threads);
+    packs.emplace(options.pack_cache, path, *gguf, devices.where, threads);
   }
   ASSIGN_OR_RETURN(const std::string chat_template, ReadChatTemplate(path, options));
   // Beside the weights; where the system gives no thread, after them.
   std::future<absl::StatusOr<ModelText>> text_made =
       std::async(std::launch::async | std::launch::deferred,
                  [&] { return ModelText::Load(gguf->metadata(), chat_template); });
-  ModelInfo info;
-  info.path = path;
-  info.thinking_marks = options.thinking_marks;
-  info.device = absl::StrJoin(devices, ",");
-  if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
   const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_deferred;
-  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
-                   Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts),
-                                     adapters, packs ? &*packs : nullptr, lays_out_later));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Transformer> transformer,
+      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(devices.parts), adapters,
+                        packs ? &*packs : nullptr, lays_out_later));
   ASSIGN_OR_RETURN(std::unique_ptr<const ContentDigest> digest,
                    MakeDigest(*gguf, packs, !options.prefix_store.empty(), threads));
   ASSIGN_OR_RETURN(ModelText text, text_made.get());
+  ModelInfo info;
+  RETURN_IF_ERROR(Describe(path, gguf->metadata(), spec, *transformer, kv_type, &info));
+  RETURN_IF_ERROR(AddAdapters(adapters, options, threads, &info));
+  info.device = devices.names;
+  if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
+  info.exact = devices.exact;
+  info.thinking_marks = options.thinking_marks;
+  info.prefix_store = options.prefix_store;
+  info.prefix_store_bytes = options.prefix_store_bytes;
   info.identity = digest->known().has_value() ? *digest->known() : IdentityOf(gguf->files());
   if (packs) {
     packs->Finish(*digest->known());
     info.pack_cache = packs->state();
   }
-  info.architecture = spec.architecture;
-  info.name = gguf->metadata()
-                  .GetString("general.name")
-                  .value_or(std::filesystem::path(path).stem().string());
-  ASSIGN_OR_RETURN(info.purpose, ReadPurpose(gguf->metadata()));
-  info.quantisation = transformer->weights().quantisation;
-  info.parameters = transformer->weights().parameters;
-  info.weight_bytes = transformer->weights().bytes;
-  for (size_t i = 0; i < adapters.size(); ++i) {
-    AdapterInfo adapter = {.name = adapters[i].name, .scale = options.lora[i].scale};
-    ASSIGN_OR_RETURN(adapter.digest, adapters[i].gguf->Digest(threads));
-    for (const TensorInfo& tensor : adapters[i].gguf->tensors()) {
-      adapter.bytes += static_cast<int64_t>(tensor.bytes);
-    }
-    info.weight_bytes += adapter.bytes;
-    info.adapters.push_back(std::move(adapter));
-  }
-  info.prefix_store = options.prefix_store;
-  info.prefix_store_bytes = options.prefix_store_bytes;
-  info.exact = exact;
-  info.kv_bytes = transformer->cache().bytes();
-  info.kv_type = kv_type;
-  info.generates = spec.causal && !spec.pooling.ranks;
-  info.pooling = spec.pooling.pooling;
-  info.ranks = spec.pooling.ranks;
-  info.context_length = transformer->context_length();
-  info.short_rope = std::any_of(spec.ropes.begin(), spec.ropes.end(), [&spec](const RopeSpec& r) {
-    return r.long_factors != nullptr && spec.context_length <= r.original_context;
-  });
-  info.vocab_size = transformer->vocab_size();
-  info.hidden_size = transformer->hidden_size();
-  info.cost = CostOf(spec, transformer->weights(), transformer->cache(), kv_type);
   auto model =
       std::make_unique<Model>(std::move(info), std::move(text.tokenizer), text.chat_template,
                               std::move(transformer), std::move(digest));
   if (options.draft.empty()) return model;
-  // A token of it takes a fraction of the memory.
-  constexpr int64_t kCacheShare = 8, kLeastCache = 32 << 20;
-  const int64_t kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : model->info().kv_bytes;
-  ASSIGN_OR_RETURN(std::unique_ptr<Model> draft,
-                   Model::Load(DraftPath(path, options),
-                               {.device = options.device,
-                                .threads = options.threads,
-                                .kv_bytes = std::max(kv_bytes / kCacheShare, kLeastCache),
-                                .kv_type = options.kv_type,
-                                .pack_cache = options.pack_cache,
-                                .least_split_bytes = options.least_split_bytes},
-                               cancel));
-  RETURN_IF_ERROR(CheckDraft(*model, *draft));
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> draft, LoadDraft(path, options, *model, cancel));
   model->set_draft(std::move(draft));
   return model;
 }
