@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -36,6 +37,16 @@ struct PrefixTree::Tenant {
   std::vector<Leaves> windowed;                    // of each class, nodes that have a block
   Leaves states;                                   // nodes that have one
   int64_t num_nodes = 0;
+  bool forgotten = false;
+
+  // Its place among others, by how much it has.
+  std::pair<int64_t, Tenant*> Place(int64_t size) {
+    constexpr int64_t kBehindAll = int64_t{1} << 62;
+    return {size + (forgotten ? kBehindAll : 0), this};
+  }
+  std::pair<int64_t, Tenant*> Place(const Leaves& listed) {
+    return Place(static_cast<int64_t>(listed.size()));
+  }
 };
 
 namespace {
@@ -57,9 +68,9 @@ auto LowerBound(Children& children, absl::Span<const int32_t> run) {
                           });
 }
 
-// Gives an element another time, without an allocation.
-template <typename Set, typename Element>
-void Touch(Set* set, Element from, uint64_t to) {
+// Gives an element another time, or size, without an allocation.
+template <typename Set, typename Element, typename To>
+void Move(Set* set, Element from, To to) {
   auto handle = set->extract(from);
   handle.value().first = to;
   set->insert(std::move(handle));
@@ -223,16 +234,12 @@ PrefixTree::Lease PrefixTree::Match(PrefixOwner owner, absl::Span<const int32_t>
       Node* node = node_at(i);
       blocks[i] = node->windowed[c];
       if (blocks[i] < 0) continue;  // the last token alone is seen
-      for (size_t other = 0; other < windowed_.size(); ++other) {
-        if (node->windowed[other] < 0) continue;
-        Touch(&node->tenant->windowed[other], std::make_pair(node->seen, node), clock_);
-      }
-      node->seen = clock_;
+      See(node);
     }
   }
   if (states_.pool != nullptr && path.last != nullptr) {
     lease.state_ = path.last->state;
-    Touch(&path.last->tenant->states, std::make_pair(path.last->state_used, path.last), clock_);
+    Move(&path.last->tenant->states, std::make_pair(path.last->state_used, path.last), clock_);
     path.last->state_used = clock_;
   }
   return lease;
@@ -268,30 +275,51 @@ PrefixTree::Lease PrefixTree::Insert(PrefixOwner owner, absl::Span<const int32_t
 
 // Gives a node what it lacks of the additions to the block of that index.
 void PrefixTree::Attach(Node* node, const Additions& additions, size_t index, bool last) {
+  Tenant* const tenant = node->tenant;
   for (size_t c = 0; c < additions.windowed.size(); ++c) {
     const int32_t block = additions.windowed[c][index];
     if (block < 0 || node->windowed[c] >= 0) continue;
-    node->tenant->windowed[c].insert({node->seen, node});
+    See(node);
+    const std::pair<int64_t, Tenant*> place = tenant->Place(tenant->windowed[c]);
+    tenant->windowed[c].insert({node->seen, node});
+    Move(&windowed_[c].by_size, place, tenant->Place(tenant->windowed[c]).first);
     windowed_[c].blocks.Take(block);
     node->windowed[c] = block;
   }
   if (last && additions.state >= 0 && node->state < 0) {
-    node->tenant->states.insert({clock_, node});
+    const std::pair<int64_t, Tenant*> place = tenant->Place(tenant->states);
+    tenant->states.insert({clock_, node});
+    Move(&by_states_size_, place, tenant->Place(tenant->states).first);
     states_.Take(additions.state);
     node->state = additions.state;
     node->state_used = clock_;
   }
 }
 
+// A match, or an insertion, has the node's windowed blocks in sight.
+void PrefixTree::See(Node* node) {
+  for (size_t c = 0; c < windowed_.size(); ++c) {
+    if (node->windowed[c] < 0) continue;
+    Move(&node->tenant->windowed[c], std::make_pair(node->seen, node), clock_);
+  }
+  node->seen = clock_;
+}
+
 void PrefixTree::DropWindowed(Node* node, size_t c) {
   if (node->windowed[c] < 0) return;
-  node->tenant->windowed[c].erase({node->seen, node});
+  Leaves& listed = node->tenant->windowed[c];
+  const std::pair<int64_t, Tenant*> place = node->tenant->Place(listed);
+  listed.erase({node->seen, node});
+  Move(&windowed_[c].by_size, place, node->tenant->Place(listed).first);
   windowed_[c].blocks.Drop(std::exchange(node->windowed[c], -1));
 }
 
 void PrefixTree::DropState(Node* node) {
   if (node->state < 0) return;
-  node->tenant->states.erase({node->state_used, node});
+  Leaves& listed = node->tenant->states;
+  const std::pair<int64_t, Tenant*> place = node->tenant->Place(listed);
+  listed.erase({node->state_used, node});
+  Move(&by_states_size_, place, node->tenant->Place(listed).first);
   states_.Drop(std::exchange(node->state, -1));
 }
 
@@ -371,13 +399,21 @@ void PrefixTree::AddRuns(const Node& root, absl::string_view adapters,
   }
 }
 
-PrefixTree::Node* PrefixTree::NextToGo() const {
-  for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend(); ++tenant) {
-    for (const auto& [last_used, leaf] : tenant->second->leaves) {
-      if (blocks_.Alone(leaf->block)) return leaf;
+PrefixTree::Node* PrefixTree::NextOf(const BySize& by_size,
+                                     absl::FunctionRef<const Leaves&(const Tenant&)> list,
+                                     absl::FunctionRef<bool(const Node&)> may_go) {
+  for (auto tenant = by_size.rbegin(); tenant != by_size.rend(); ++tenant) {
+    for (const auto& [used, node] : list(*tenant->second)) {
+      if (may_go(*node)) return node;
     }
   }
   return nullptr;
+}
+
+PrefixTree::Node* PrefixTree::NextToGo() const {
+  return NextOf(
+      by_size_, [](const Tenant& tenant) -> const Leaves& { return tenant.leaves; },
+      [this](const Node& leaf) { return blocks_.Alone(leaf.block); });
 }
 
 int32_t PrefixTree::Evict(int32_t blocks) {
@@ -395,32 +431,52 @@ bool PrefixTree::EvictWindowed(size_t c) {
   const Holdings& held = windowed_[c].blocks;
   const int32_t before = held.pool->num_free();
   while (held.pool->num_free() == before) {
-    Node* oldest = nullptr;
-    for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend() && !oldest; ++tenant) {
-      for (const auto& [seen, node] : tenant->second->windowed[c]) {
-        if (!held.Alone(node->windowed[c])) continue;
-        oldest = node;
-        break;
-      }
-    }
+    Node* oldest = NextOf(
+        windowed_[c].by_size,
+        [c](const Tenant& tenant) -> const Leaves& { return tenant.windowed[c]; },
+        [&held, c](const Node& node) { return held.Alone(node.windowed[c]); });
     if (oldest == nullptr) return false;
     DropWindowed(oldest, c);
   }
   return true;
 }
 
-bool PrefixTree::EvictState() {
-  const int32_t before = states_.pool->num_free();
-  while (states_.pool->num_free() == before) {
-    Node* oldest = nullptr;
-    for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend() && !oldest; ++tenant) {
-      const Leaves& states = tenant->second->states;
-      if (!states.empty()) oldest = states.begin()->second;
-    }
+bool PrefixTree::EvictState(uint64_t before) {
+  const int32_t free = states_.pool->num_free();
+  while (states_.pool->num_free() == free) {
+    Node* oldest = NextOf(
+        by_states_size_, [](const Tenant& tenant) -> const Leaves& { return tenant.states; },
+        [this, before](const Node& node) {
+          return states_.Alone(node.state) && node.state_used < before;
+        });
     if (oldest == nullptr) return false;
     DropState(oldest);
   }
   return true;
+}
+
+void PrefixTree::Forget(absl::string_view salt) {
+  const auto known = tenants_.find(salt);
+  if (known == tenants_.end() || known->second->forgotten) return;
+  Tenant* const tenant = known->second.get();
+  auto each = [this, tenant](auto move) {
+    move(&by_size_, tenant->Place(tenant->num_nodes));
+    move(&by_states_size_, tenant->Place(tenant->states));
+    for (size_t c = 0; c < windowed_.size(); ++c) {
+      move(&windowed_[c].by_size, tenant->Place(tenant->windowed[c]));
+    }
+  };
+  std::vector<BySize::node_type> places;
+  places.reserve(2 + windowed_.size());  // nothing may be lost on the way
+  each([&places](BySize* by_size, const std::pair<int64_t, Tenant*>& place) {
+    places.push_back(by_size->extract(place));
+  });
+  tenant->forgotten = true;
+  size_t next = 0;
+  each([&](BySize* by_size, const std::pair<int64_t, Tenant*>& place) {
+    places[next].value() = place;
+    by_size->insert(std::move(places[next++]));
+  });
 }
 
 void PrefixTree::ForgetStates() {
@@ -473,22 +529,28 @@ PrefixTree::Node* PrefixTree::FindOrAddRoot(PrefixOwner owner) {
   Tenant* const added = tenant.get();
   Node* const root = add_root(added);
   added->windowed.resize(windowed_.size());
-  const auto size = by_size_.emplace(0, added).first;
-  try {
-    added->salt = &tenants_.emplace(std::string(owner.salt), std::move(tenant)).first->first;
-  } catch (...) {
-    by_size_.erase(size);
-    throw;
-  }
+  absl::Cleanup not_added = [this, added] { LeaveOut(added); };
+  by_size_.emplace(0, added);
+  by_states_size_.emplace(0, added);
+  for (WindowedClass& c : windowed_) c.by_size.emplace(0, added);
+  added->salt = &tenants_.emplace(std::string(owner.salt), std::move(tenant)).first->first;
+  std::move(not_added).Cancel();
   return root;
 }
 
+// A tenant that has nothing is among no others any more.
+void PrefixTree::LeaveOut(Tenant* tenant) {
+  const std::pair<int64_t, Tenant*> place = tenant->Place(0);
+  by_size_.erase(place);
+  by_states_size_.erase(place);
+  for (WindowedClass& c : windowed_) c.by_size.erase(place);
+}
+
 void PrefixTree::Count(Tenant* tenant, int64_t change) {
-  auto size = by_size_.extract({tenant->num_nodes, tenant});  // inserted again it is not allocated
+  const std::pair<int64_t, Tenant*> place = tenant->Place(tenant->num_nodes);
   tenant->num_nodes += change;
   num_nodes_ += change;
-  size.value().first = tenant->num_nodes;
-  by_size_.insert(std::move(size));
+  Move(&by_size_, place, tenant->Place(tenant->num_nodes).first);
 }
 
 void PrefixTree::Remove(Node* leaf) {
@@ -507,7 +569,7 @@ void PrefixTree::Remove(Node* leaf) {
   } else if (parent->children.empty()) {
     std::erase_if(tenant->roots, [parent](const auto& root) { return &root.second == parent; });
     if (!tenant->roots.empty()) return;
-    by_size_.erase({0, tenant});
+    LeaveOut(tenant);
     tenants_.erase(tenants_.find(*tenant->salt));
   }
 }
@@ -562,9 +624,12 @@ absl::Status PrefixTree::CheckIntegrity() const {
       open.push_back(&root);
     }
     if (tenant->roots.empty()) return absl::InternalError("prefix tree: a salt has no roots");
-    if (!by_size_.contains({tenant->num_nodes, tenant.get()})) {
-      return absl::InternalError("prefix tree: a salt is not found by its size");
+    bool found = by_size_.contains(tenant->Place(tenant->num_nodes)) &&
+                 by_states_size_.contains(tenant->Place(tenant->states));
+    for (size_t c = 0; c < windowed_.size(); ++c) {
+      found = found && windowed_[c].by_size.contains(tenant->Place(tenant->windowed[c]));
     }
+    if (!found) return absl::InternalError("prefix tree: a salt is not found by its size");
     listed += static_cast<int64_t>(tenant->leaves.size());
     counted += tenant->num_nodes;
   }
@@ -611,7 +676,7 @@ absl::Status PrefixTree::CheckIntegrity() const {
     if (!is_root && node->pins < child_pins) return broken(*node, "has fewer pins than below it");
   }
   if (nodes != num_nodes_ || nodes != counted || unpinned != num_unpinned_ || leaves != listed ||
-      by_size_.size() != tenants_.size()) {
+      by_size_.size() != tenants_.size() || by_states_size_.size() != tenants_.size()) {
     return absl::InternalError(absl::StrCat("prefix tree: counted ", nodes, " nodes, ", unpinned,
                                             " unpinned, ", leaves, " leaves to evict; remembered ",
                                             num_nodes_, ", ", num_unpinned_, ", ", listed));

@@ -13,20 +13,22 @@
 // prefixes were computed with): what one database cached is invisible to another. Whoever holds a
 // lease keeps its nodes; the rest goes leaf by leaf: of the salt that has the most nodes, least
 // recently used first. So each of n salts keeps an n-th of what is cached, however much the others
-// ask for, and a salt alone may have everything.
+// ask for, and a salt alone may have everything. What was a salt's that will not ask again (Forget)
+// goes before all else.
 //
 // A model may remember more than full attention's keys and values, and a node then has more:
-// - a block of each windowed class. Those go by themselves, the longest unused first: a node
-// without
-//   one is still a node, and a match ends where all blocks of its window are there.
-// - a snapshot of the recurrent state at its end. A recurrent model's match ends at a snapshot; a
-//   run that has one is never replaced by a longer one, but stays beside it.
+// - a block of each windowed class. Those go by themselves, of the salt that has the most of them
+//   the longest unused first: a node without one is still a node, and a match ends where all blocks
+//   of its window are there.
+// - a snapshot of the recurrent state at its end, which goes likewise. A recurrent model's match
+//   ends at a snapshot; a run that has one is never replaced by a longer one, but stays beside it.
 #ifndef LM_ENGINE_CACHE_PREFIX_TREE_H_
 #define LM_ENGINE_CACHE_PREFIX_TREE_H_
 
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -34,6 +36,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -135,12 +138,17 @@ class PrefixTree {
   // blocks have become free or nothing more can go. Leaves whose block is referenced outside the
   // tree too stay: dropping them frees nothing. Returns how many blocks became free.
   int32_t Evict(int32_t blocks);
-  // Drops a block of a windowed class, or a snapshot, that only the tree references, of the largest
-  // salt and least recently used first. False where there is none.
+  // Drops a block of a windowed class, or a snapshot, that only the tree references, of the salt
+  // that has the most of them and least recently used first. False where there is none.
   bool EvictWindowed(size_t c);
-  bool EvictState();
+  // Only a snapshot that was used `before` that time.
+  bool EvictState(uint64_t before = std::numeric_limits<uint64_t>::max());
+  // Goes on with each Match and Insert.
+  uint64_t clock() const { return clock_; }
   // Drops all snapshots.
   void ForgetStates();
+  // What is cached for the salt, and what its leases still insert, goes first from now on.
+  void Forget(absl::string_view salt);
 
   // What is cached for a salt: its trees with each chain of nodes that does not fork as one run, a
   // run before those below it.
@@ -184,9 +192,12 @@ class PrefixTree {
     std::vector<int32_t> held;  // of each block
     int64_t num_held = 0;       // blocks
   };
+  // Tenants by how much of one kind they have, the forgotten ones behind all others.
+  using BySize = std::set<std::pair<int64_t, Tenant*>>;
   struct WindowedClass {
     Holdings blocks;
     int64_t window;
+    BySize by_size = {};
   };
   using Leaves = std::set<std::pair<uint64_t, Node*>>;  // by when they were used last
 
@@ -204,6 +215,7 @@ class PrefixTree {
   void DropWindowed(Node* node, size_t c);
   void DropState(Node* node);
   void Attach(Node* node, const Additions& additions, size_t index, bool last);
+  void See(Node* node);
 
   // The child of `node` that shares the longest prefix with `run`.
   struct Neighbour {
@@ -216,9 +228,14 @@ class PrefixTree {
 
   Node* FindRoot(PrefixOwner owner) const;
   Node* FindOrAddRoot(PrefixOwner owner);
+  void LeaveOut(Tenant* tenant);
   void AddRuns(const Node& root, absl::string_view adapters, std::vector<Run>* runs) const;
   // The leaf that goes next; null where none can.
   Node* NextToGo() const;
+  // The node whose block (or snapshot) goes next, of those that each tenant lists; null where none
+  // can.
+  static Node* NextOf(const BySize& by_size, absl::FunctionRef<const Leaves&(const Tenant&)> list,
+                      absl::FunctionRef<bool(const Node&)> may_go);
   // Counts a node of the tenant that comes or goes.
   void Count(Tenant* tenant, int64_t change);
   Node* AddRun(Node* parent, const Neighbour& near, absl::Span<const int32_t> run, int32_t block);
@@ -236,7 +253,8 @@ class PrefixTree {
   std::vector<WindowedClass> windowed_;
   Holdings states_;
   std::map<std::string, std::unique_ptr<Tenant>, std::less<>> tenants_;  // by salt; none is empty
-  std::set<std::pair<int64_t, Tenant*>> by_size_;
+  BySize by_size_;                                                       // by nodes
+  BySize by_states_size_;                                                // by snapshots
   uint64_t clock_ = 0;  // ticks once a Match or Insert
   absl::Time now_;      // of the last Match or Insert
   int64_t num_nodes_ = 0;

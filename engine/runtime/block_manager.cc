@@ -53,6 +53,7 @@ int64_t BlockManager::Match(PrefixOwner owner, absl::Span<const int32_t> tokens,
   table->blocks.resize(pools_.size());
   if (!share_) return 0;
   table->lease = tree_.Match(owner, tokens, limit);
+  table->began = tree_.clock();
   table->blocks[0].assign(table->lease.blocks().begin(), table->lease.blocks().end());
   for (size_t c = 1; c < pools_.size(); ++c) {
     table->blocks[c] = table->lease.windowed(c - 1);
@@ -66,7 +67,7 @@ int64_t BlockManager::Match(PrefixOwner owner, absl::Span<const int32_t> tokens,
 std::optional<int64_t> BlockManager::Adopt(absl::string_view salt, BlockTable* table) {
   const int64_t matched = table->lease.tokens();
   if (shape_.recurrent()) {
-    // The snapshot stays what it is until its copy has been noted down.
+    // The snapshot stays: others will begin with it, and its copy has to be noted down.
     const int32_t snapshot = table->lease.state();
     if (snapshot >= 0) states_.Ref(snapshot);
     const std::optional<int32_t> slot = AllocateState();
@@ -168,19 +169,21 @@ bool BlockManager::Grow(absl::string_view salt, int64_t tokens, BlockTable* tabl
 }
 
 void BlockManager::Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, bool partial,
-                           bool snapshot, BlockTable* table) {
+                           Snapshot snapshot, BlockTable* table) {
   if (!share_) return;
   const size_t full = tokens.size() / kKvBlockTokens;
   if (!partial) tokens = tokens.subspan(0, full * kKvBlockTokens);
   const size_t leased = table->lease.blocks().size();
-  if (tokens.size() <= leased * kKvBlockTokens && !snapshot) return;
+  if (tokens.size() <= leased * kKvBlockTokens && snapshot == Snapshot::kNone) return;
   const size_t blocks = BlocksFor(static_cast<int64_t>(tokens.size()));
   std::vector<std::vector<int32_t>> windowed;
   for (size_t c = 1; c < pools_.size(); ++c) {
     windowed.emplace_back(table->blocks[c].begin(), table->blocks[c].begin() + blocks);
   }
   std::optional<int32_t> state;
-  if (snapshot && shape_.recurrent()) state = AllocateState();
+  if (snapshot != Snapshot::kNone && shape_.recurrent()) {
+    state = snapshot == Snapshot::kNeeded ? AllocateState() : AllocateState(table->began);
+  }
   if (state) {
     ops_.push_back({.kind = CacheOp::Kind::kCopyState, .from = table->state, .to = *state});
   }
@@ -288,8 +291,8 @@ std::optional<int32_t> BlockManager::Allocate(size_t cache_class, absl::string_v
 }
 
 // Nothing in a slot is read before it is written: a sequence's first token finds zeros.
-std::optional<int32_t> BlockManager::AllocateState() {
-  if (states_.num_free() == 0) tree_.EvictState();
+std::optional<int32_t> BlockManager::AllocateState(uint64_t before) {
+  if (states_.num_free() == 0) tree_.EvictState(before);
   return states_.Allocate();
 }
 

@@ -8,6 +8,7 @@
 #define LM_ENGINE_RUNTIME_BLOCK_MANAGER_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -44,7 +45,12 @@ struct BlockTable {
   std::vector<std::vector<int32_t>> blocks;
   int32_t state = -1;
   int32_t aside = -1;  // a slot that has the state before the step, see BlockManager::SetAside
+  uint64_t began = 0;  // PrefixTree::clock() when it was matched
 };
+
+// Whether a sequence's state is kept where its tokens are published: not; in the place, where no
+// slot is free, of a snapshot that nobody has begun with since the sequence began; or of any.
+enum class Snapshot { kNone, kIfSpare, kNeeded };
 
 // Holds a snapshot of a state: its slot is not used for another one meanwhile.
 class HeldState {
@@ -93,8 +99,8 @@ class BlockManager {
   bool Grow(absl::string_view salt, int64_t tokens, BlockTable* table);
   // Puts the computed `tokens` into the tree and lets the table use the tree's blocks for the full
   // ones. The last, partial block is put there too if `partial`; the sequence may write on in it.
-  // With `snapshot`, so is a copy of its state, if there is memory for one. REQUIRES: then partial.
-  void Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, bool partial, bool snapshot,
+  // With a snapshot, so is a copy of its state, if there is memory for one. REQUIRES: then partial.
+  void Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, bool partial, Snapshot snapshot,
                BlockTable* table);
   // Gives back blocks of windows that no token from position `computed` on sees.
   void LeaveBehind(int64_t computed, BlockTable* table);
@@ -123,6 +129,9 @@ class BlockManager {
   // again.
   void Distrust();
 
+  // What is cached for a salt that will not ask again goes first.
+  void Forget(absl::string_view salt) { tree_.Forget(salt); }
+
   std::vector<PrefixTree::Run> CachedRuns(absl::string_view salt) const { return tree_.Runs(salt); }
 
   const CacheShape& shape() const { return shape_; }
@@ -131,8 +140,10 @@ class BlockManager {
   int32_t num_free() const { return pools_[0].num_free(); }
   int64_t num_cached() const { return tree_.num_blocks(); }
   int64_t num_evictable() const { return tree_.num_evictable(); }
-  // Slots that Adopt could get.
-  int64_t num_free_states() const { return states_.num_free() + tree_.num_states(); }
+  // Whether Adopt could get a slot for a matched table, whose own snapshot stays.
+  bool HasStateFor(const BlockTable& table) const {
+    return states_.num_free() + tree_.num_states() > (table.lease.state() >= 0 ? 1 : 0);
+  }
   // Bytes of all classes and states: that are free, and that the tree holds.
   int64_t free_bytes() const;
   int64_t cached_bytes() const;
@@ -142,7 +153,8 @@ class BlockManager {
  private:
   std::vector<PrefixTree::WindowedPool> WindowedPools();
   std::optional<int32_t> Allocate(size_t cache_class, absl::string_view salt);
-  std::optional<int32_t> AllocateState();
+  // A free slot, or that of a snapshot that was used `before` that time.
+  std::optional<int32_t> AllocateState(uint64_t before = std::numeric_limits<uint64_t>::max());
   bool CopyTail(absl::string_view salt, int32_t tokens, BlockTable* table);
 
   const CacheShape shape_;

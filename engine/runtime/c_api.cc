@@ -23,6 +23,7 @@ struct lm_error {
 
 struct lm_engine {
   lm::Session session;
+  std::string salt;  // the session's
 };
 
 namespace {
@@ -144,11 +145,16 @@ lm_engine* lm_engine_open(const char* path, const char* options, lm_error** erro
     if (options != nullptr) RETURN_IF_ERROR(lm::ParseModelOptions(options, &model_options));
     ASSIGN_OR_RETURN(std::shared_ptr<lm::Generator> generator,
                      lm::GetGenerator(path, model_options));
-    return new lm_engine{lm::Session(std::move(generator), absl::StrCat("lm.h/", ++handles))};
+    const std::string salt = absl::StrCat("lm.h/", ++handles);
+    return new lm_engine{lm::Session(std::move(generator), salt), salt};
   });
 }
 
-void lm_engine_close(lm_engine* engine) { delete engine; }
+void lm_engine_close(lm_engine* engine) {
+  if (engine == nullptr) return;
+  lm::ForgetSalt(engine->salt);
+  delete engine;
+}
 
 char* lm_generate(lm_engine* engine, const char* prompt, const char* system, const char* options,
                   lm_error** error) {

@@ -15,7 +15,9 @@ struct DraftModel::RowCache final : DraftMemory {
 };
 
 DraftModel::DraftModel(LanguageModel* model, const std::atomic<bool>* cancel)
-    : model_(*model), cancel_(*cancel), blocks_(model->cache(), /*share=*/true) {}
+    : model_(*model), cancel_(*cancel), blocks_(model->cache(), /*share=*/true) {
+  blocks_.Distrust();  // an engine that recovers makes another one over the same memory
+}
 
 void DraftModel::Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
                          std::vector<CacheOp>*) {
@@ -29,7 +31,7 @@ void DraftModel::Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const
     active.push_back(std::move(one));
   }
   while (!active.empty()) {
-    if (!Step(&active).ok()) return Forget(active);
+    if (!Step(&active).ok()) return GiveUp(active);
     std::erase_if(active, [worth](const Active& a) {
       return !a.samples ||
              static_cast<int32_t>(a.row->draft.tokens.size()) >=
@@ -95,7 +97,7 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
   for (Active& a : *rows) {
     a.cache->tokens.insert(a.cache->tokens.end(), a.next.begin(), a.next.end());
     if (a.next.size() > kKvBlockTokens) {  // of a prompt: others may begin likewise
-      blocks_.Publish(a.row->salt, a.cache->tokens, /*partial=*/true, /*snapshot=*/false,
+      blocks_.Publish(a.row->salt, a.cache->tokens, /*partial=*/true, Snapshot::kNone,
                       &a.cache->table);
     }
     if (!a.samples) continue;
@@ -109,7 +111,7 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
 }
 
 // A step failed: what blocks hold is not known.
-void DraftModel::Forget(const std::vector<Active>& rows) {
+void DraftModel::GiveUp(const std::vector<Active>& rows) {
   if (!results_.cache_ops_done) blocks_.Distrust();
   for (const Active& a : rows) {
     a.row->draft.tokens.clear();

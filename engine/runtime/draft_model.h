@@ -27,6 +27,7 @@ class DraftModel final : public ModelDrafter {
 
   void Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
                std::vector<CacheOp>* cache_ops) override;
+  void Forget(absl::string_view salt) override { blocks_.Forget(salt); }
   double StepSeconds(int32_t rows) const override {
     return costs_.Seconds(rows, /*token_seconds=*/0);
   }
@@ -41,7 +42,7 @@ class DraftModel final : public ModelDrafter {
   };
   bool Begin(DraftRow* row, int32_t budget, Active* active);
   absl::Status Step(std::vector<Active>* rows);
-  void Forget(const std::vector<Active>& rows);
+  void GiveUp(const std::vector<Active>& rows);
 
   LanguageModel& model_;
   const std::atomic<bool>& cancel_;

@@ -83,6 +83,9 @@ class ModelDrafter {
     (void)position, (void)hidden, (void)memory;
   }
 
+  // What is cached for a salt that will not ask again goes first.
+  virtual void Forget(absl::string_view salt) { (void)salt; }
+
   // The seconds that one more token of each of `rows` rows takes; 0: not known.
   virtual double StepSeconds(int32_t rows) const = 0;
 };

@@ -234,4 +234,10 @@ std::shared_ptr<CacheInspection> Engine::InspectCache(std::string salt) {
   return inspection;
 }
 
+void Engine::Forget(std::string salt) {
+  if (fork_guard_.forked()) return;
+  absl::MutexLock lock(&mutex_);
+  if (accepting_.ok()) forgotten_.push_back(std::move(salt));
+}
+
 }  // namespace lm

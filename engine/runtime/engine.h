@@ -110,6 +110,8 @@ class Engine {
   const StoredPrefixes& stored() const { return stored_; }
   // Asks what the prefix cache holds for a salt; an engine that is stopped answers "nothing".
   std::shared_ptr<CacheInspection> InspectCache(std::string salt);
+  // Nobody will use the salt again: what the prefix cache holds for it goes first.
+  void Forget(std::string salt);
 
  private:
   Engine(std::unique_ptr<Model> model, const EngineOptions& options);
@@ -118,7 +120,7 @@ class Engine {
 
   // All functions below are for the engine's thread, but AskToStop, HasNews and num_queued.
 
-  // The loop (engine_loop.cc). Run repeats the five calls behind WaitForWork until Stop.
+  // The loop (engine_loop.cc). Run repeats the six calls behind WaitForWork until Stop.
   void Run();
   void AskToStop();          // from any thread
   bool WaitForWork();        // false: stop
@@ -126,7 +128,8 @@ class Engine {
   void EndLoads();           // 2. sequences whose stored prefixes have been read go on
   void TakeIncoming();       // 3. requests become sequences of the scheduler
   void Step();               // 4. one step, or a queue of them
-  void LayOutMore();         // 5. weights, in the gap between two steps
+  void ForgetSalts();        // 5. that nobody uses any more
+  void LayOutMore();         // 6. weights, in the gap between two steps
   // Of Step: what is between two steps of the model.
   void DropAbandoned();
   void MoveRaised();
@@ -189,6 +192,7 @@ class Engine {
   // The queue, and what else the thread is told.
   std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<CacheInspection>> inspections_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> forgotten_ ABSL_GUARDED_BY(mutex_);  // salts
   absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;  // a stored prefix has been read

@@ -21,6 +21,7 @@ void Engine::Run() {
       EndLoads();
       TakeIncoming();
       Step();
+      ForgetSalts();
       LayOutMore();
       recovered_ = false;
     } catch (...) {  // there is no memory; the process is the host's, and must live
@@ -43,7 +44,7 @@ void Engine::Run() {
 }
 
 bool Engine::HasNews() const {
-  return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty();
+  return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty() || !forgotten_.empty();
 }
 
 bool Engine::WaitForWork() {
@@ -142,6 +143,19 @@ void Engine::EndLoads() {
     loaded_ = false;
   }
   if (stored_.EndLoads(scheduler_.get())) look_for_abandoned_ = true;
+}
+
+// Behind the step that has dropped their last requests.
+void Engine::ForgetSalts() {
+  std::vector<std::string> salts;
+  {
+    absl::MutexLock lock(&mutex_);
+    salts.swap(forgotten_);
+  }
+  for (const std::string& salt : salts) {
+    scheduler_->Forget(salt);
+    speculator_->Forget(salt);
+  }
 }
 
 void Engine::LayOutMore() {

@@ -133,4 +133,13 @@ std::vector<std::shared_ptr<Generator>> RunningGenerators() {
   return Registry().Running();
 }
 
+void ForgetSalt(const std::string& salt) noexcept {
+  try {
+    for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+      if (generator->engine() != nullptr) generator->engine()->Forget(salt);
+    }
+  } catch (...) {  // no memory: it goes later
+  }
+}
+
 }  // namespace lm

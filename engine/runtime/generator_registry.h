@@ -45,6 +45,9 @@ absl::Status CheckNotForked();
 // Those running now; none in a forked child.
 std::vector<std::shared_ptr<Generator>> RunningGenerators();
 
+// Nobody will use the salt again: what the caches of those that run hold for it goes first.
+void ForgetSalt(const std::string& salt) noexcept;
+
 // What the functions above are made of; tests have one of their own. Thread-safe.
 class GeneratorRegistry {
  public:

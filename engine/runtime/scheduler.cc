@@ -257,12 +257,12 @@ void Scheduler::Publish(Sequence* sequence, int32_t before, bool prompt_ends) {
   BlockTable& table = sequence->block_table();
   // While decoding, only when a block has become full, which is rare. At the end of a prompt the
   // last block too, full or not: other prompts may begin with a part of it.
-  const bool snapshot = sequence->TakeSnapshotPoint();
+  const Snapshot snapshot = sequence->TakeSnapshotPoint();
   if (!sequence->wants_every_token() &&
-      (prompt_ends || snapshot ||
+      (prompt_ends || snapshot != Snapshot::kNone ||
        before / kKvBlockTokens != sequence->computed() / kKvBlockTokens)) {
     blocks_.Publish(sequence->prefix_owner(), sequence->tokens().subspan(0, sequence->computed()),
-                    prompt_ends || snapshot, snapshot, &table);
+                    prompt_ends || snapshot != Snapshot::kNone, snapshot, &table);
   }
   blocks_.LeaveBehind(sequence->computed(), &table);
 }
@@ -294,7 +294,7 @@ std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
   running_.erase(position);
   if (keep && !sequence->wants_every_token()) {
     blocks_.Publish(sequence->prefix_owner(), sequence->tokens().subspan(0, sequence->computed()),
-                    /*partial=*/true, /*snapshot=*/false, &sequence->block_table());
+                    /*partial=*/true, Snapshot::kNone, &sequence->block_table());
   }
   blocks_.Release(&sequence->block_table());
   return finished;

@@ -157,6 +157,8 @@ class Scheduler {
   void EndLoads();
   // The plan's block operations failed.
   void DistrustBlocks() { blocks_.Distrust(); }
+  // What is cached for a salt that will not ask again goes first.
+  void Forget(absl::string_view salt) { blocks_.Forget(salt); }
 
   // Takes out a running sequence. Its blocks go to the prefix tree if `keep` (all that was computed
   // is right), else to the pool.

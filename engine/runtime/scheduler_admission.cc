@@ -130,7 +130,7 @@ std::optional<Scheduler::Awaited> Scheduler::FindAwaited(const Sequence& sequenc
 // of these to grow. A sequence that is alone always has room.
 bool Scheduler::HasRoomFor(const Sequence& sequence, int64_t matched) const {
   if (running_.empty() && loading_.empty()) return true;
-  if (options_.cache.recurrent() && blocks_.num_free_states() == 0) return false;
+  if (options_.cache.recurrent() && !blocks_.HasStateFor(sequence.block_table())) return false;
   auto blocks_of = [](const Sequence& s) {
     return BlocksFor(static_cast<int64_t>(s.tokens().size()) + 1);
   };
@@ -150,8 +150,7 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
   const auto num_tokens = static_cast<int64_t>(sequence->tokens().size());
   BlockTable& table = sequence->block_table();
   const int64_t limit = sequence->wants_every_token() ? 0 : num_tokens - 1;
-  const int64_t matched =
-      blocks_.Match(sequence->prefix_owner(), sequence->tokens(), limit, &table);
+  int64_t matched = blocks_.Match(sequence->prefix_owner(), sequence->tokens(), limit, &table);
   if (!HasRoomFor(*sequence, matched)) {
     blocks_.Release(&table);
     return Admission::kNo;
@@ -164,7 +163,15 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
   table.lease.CountHit();
   HeldState snapshot;
   if (options_.store != nullptr) snapshot = blocks_.HoldSnapshot(table);
-  const std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
+  std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
+  if (!cached && running_.empty() && loading_.empty()) {
+    // Other slots hold what is being written to the store: nobody is there to give one back, and
+    // the snapshot's own may go.
+    snapshot = {};
+    blocks_.Release(&table);
+    matched = blocks_.Match(sequence->prefix_owner(), sequence->tokens(), /*limit=*/0, &table);
+    cached = blocks_.Adopt(sequence->salt(), &table);
+  }
   if (!cached) {
     blocks_.Release(&table);
     return Admission::kNo;
@@ -267,7 +274,8 @@ void Scheduler::OnLoaded(const Sequence* sequence, bool loaded, absl::Time now) 
   done.sequence->OnAdmitted(static_cast<int32_t>(done.tokens), now);
   tokens_reused_ += done.tokens;
   blocks_.Publish(done.sequence->prefix_owner(), done.sequence->tokens().subspan(0, done.tokens),
-                  /*partial=*/true, /*snapshot=*/options_.cache.recurrent(), &table);
+                  /*partial=*/true,
+                  options_.cache.recurrent() ? Snapshot::kNeeded : Snapshot::kNone, &table);
   Enter(std::move(done.sequence));
 }
 

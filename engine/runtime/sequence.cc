@@ -62,7 +62,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
   generation_.queued = absl::InfiniteDuration();  // not yet admitted
-  if (recurrent_ && !wants_every_token()) snapshots_ = request_->spec().borders;
+  if (!wants_every_token()) PlanBorders();
   if (Reasoning::IsWanted(request_->spec())) {
     reasoning_.emplace(tokenizer, request_->spec());
   } else if (request_->spec().constraint != nullptr) {
@@ -117,7 +117,12 @@ void Sequence::OnPreempted() {
   guess_.reset();
   snapshots_.clear();
   store_points_.clear();
-  if (recurrent_) snapshots_ = request_->spec().borders;
+  PlanBorders();
+}
+
+void Sequence::PlanBorders() {
+  if (!recurrent_) return;
+  for (const int32_t border : request_->spec().borders) AddSnapshot(border, Snapshot::kNeeded);
 }
 
 // Following the grammar counts too: a unit of work is about a nanosecond.
@@ -142,20 +147,31 @@ void Sequence::EndShare(absl::Time now) {
   if (TimeLeft() <= absl::ZeroDuration()) request_->Expire();
 }
 
-std::optional<int32_t> Sequence::next_snapshot() const {
-  const auto next = std::upper_bound(snapshots_.begin(), snapshots_.end(), computed_);
-  return next == snapshots_.end() ? std::nullopt : std::optional(*next);
+std::vector<Sequence::SnapshotPoint>::const_iterator Sequence::FirstPointBehind(
+    int32_t position) const {
+  return std::upper_bound(
+      snapshots_.begin(), snapshots_.end(), position,
+      [](int32_t wanted, const SnapshotPoint& point) { return wanted < point.position; });
 }
 
-void Sequence::AddSnapshot(int32_t position) {
-  const auto at = std::lower_bound(snapshots_.begin(), snapshots_.end(), position);
-  if (at == snapshots_.end() || *at != position) snapshots_.insert(at, position);
+std::optional<int32_t> Sequence::next_snapshot() const {
+  const auto next = FirstPointBehind(computed_);
+  return next == snapshots_.end() ? std::nullopt : std::optional(next->position);
+}
+
+void Sequence::AddSnapshot(int32_t position, Snapshot snapshot) {
+  const auto at = snapshots_.begin() + (FirstPointBehind(position - 1) - snapshots_.begin());
+  if (at == snapshots_.end() || at->position != position) {
+    snapshots_.insert(at, {position, snapshot});
+  } else {
+    at->snapshot = std::max(at->snapshot, snapshot);
+  }
 }
 
 int32_t Sequence::SnapshotFor(int32_t common) {
   constexpr int32_t kWorthOne = 32;  // tokens
-  const auto behind = std::upper_bound(snapshots_.begin(), snapshots_.end(), common);
-  const int32_t planned = behind == snapshots_.begin() ? 0 : behind[-1];
+  const auto behind = FirstPointBehind(common);
+  const int32_t planned = behind == snapshots_.begin() ? 0 : behind[-1].position;
   if (common > computed_ && common - std::max(planned, computed_) >= kWorthOne &&
       common < given_tokens_) {
     AddSnapshot(common);
@@ -165,17 +181,20 @@ int32_t Sequence::SnapshotFor(int32_t common) {
 }
 
 void Sequence::AddStorePoint(int32_t position) {
-  AddSnapshot(position);
+  AddSnapshot(position, Snapshot::kNeeded);
   store_points_.push_back(position);
 }
 
 bool Sequence::TakeStorePoint() { return std::erase(store_points_, computed_) > 0; }
 
-bool Sequence::TakeSnapshotPoint() {
-  const auto behind = std::upper_bound(snapshots_.begin(), snapshots_.end(), computed_);
-  const bool here = behind != snapshots_.begin() && behind[-1] == computed_;
+Snapshot Sequence::TakeSnapshotPoint() {
+  const auto behind = FirstPointBehind(computed_);
+  Snapshot snapshot = Snapshot::kNone;
+  if (behind != snapshots_.begin() && behind[-1].position == computed_) {
+    snapshot = behind[-1].snapshot;
+  }
   snapshots_.erase(snapshots_.begin(), behind);
-  return here;
+  return snapshot;
 }
 
 absl::StatusOr<SamplingRow> Sequence::NextSample() const {

@@ -129,12 +129,12 @@ class Sequence {
   // Snapshots of a recurrent model's state are to be taken at the request's borders, and where the
   // scheduler wants them: steps end there. The position of the next one.
   std::optional<int32_t> next_snapshot() const;
-  void AddSnapshot(int32_t position);
+  void AddSnapshot(int32_t position, Snapshot snapshot = Snapshot::kIfSpare);
   // The position of a snapshot, yet to be taken, for a sequence that shares the first `common`
   // tokens: one that is planned, or a new one where that saves more. 0: there will be none.
   int32_t SnapshotFor(int32_t common);
-  // Whether a snapshot is to be taken at computed(): once for each position.
-  bool TakeSnapshotPoint();
+  // What snapshot is to be taken at computed(): once for each position.
+  Snapshot TakeSnapshotPoint();
   // The sequence runs, with `cached_tokens` tokens from the cache; again, after a preemption.
   void OnAdmitted(int32_t cached_tokens, absl::Time now);
   void OnPreempted();
@@ -238,6 +238,12 @@ class Sequence {
   std::optional<FinishReason> BeginConstrained(absl::Time now);
   std::optional<FinishReason> LimitReached() const;
   void Publish(int32_t token, double logprob, absl::Time now);
+  struct SnapshotPoint {
+    int32_t position;
+    Snapshot snapshot;
+  };
+  void PlanBorders();
+  std::vector<SnapshotPoint>::const_iterator FirstPointBehind(int32_t position) const;
   absl::StatusOr<std::optional<FinishReason>> AppendPending(absl::Time now, int64_t* work);
   // Appends tokens that the grammar has accepted; `sampled` is the first one's logprob, if known.
   std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
@@ -281,7 +287,7 @@ class Sequence {
   int64_t sighted_ = 0;
   bool trusts_store_ = true;
   std::vector<int32_t> store_points_;  // positions yet to be reached
-  std::vector<int32_t> snapshots_;     // positions yet to be reached, ascending
+  std::vector<SnapshotPoint> snapshots_;  // yet to be reached, ascending
   BlockTable block_table_;
 
   std::optional<Reasoning> reasoning_;  // null once the answer has begun

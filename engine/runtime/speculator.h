@@ -68,6 +68,10 @@ class Speculator {
   const StepCosts& costs() const { return costs_; }
   // An answer is there.
   void Learn(const Sequence& sequence);
+  // What is cached for a salt that will not ask again goes first.
+  void Forget(absl::string_view salt) {
+    if (model_ != nullptr) model_->Forget(salt);
+  }
 
  private:
   struct Proposal {

@@ -63,9 +63,10 @@ uint64_t NextNumber() {
 
 }  // namespace
 
-Connection::Connection(sqlite3* db) : db_(db), number_(NextNumber()) {}
+Connection::Connection(sqlite3* db)
+    : db_(db), number_(NextNumber()), number_salt_(absl::StrCat("connection:", number_)) {}
 
-Connection::~Connection() = default;
+Connection::~Connection() { ForgetSalt(number_salt_); }
 
 void Connection::SetSettings(Settings settings) {
   if (settings.memo != settings_.memo) memo_.reset();
@@ -244,7 +245,7 @@ std::string Connection::OwnSalt() const {
   sqlite3_vfs* vfs = nullptr;
   sqlite3_file_control(db_, "main", SQLITE_FCNTL_VFS_POINTER, &vfs);
   const bool in_memory = vfs != nullptr && absl::string_view(vfs->zName) == "memdb";
-  if (name == nullptr || *name != '/' || in_memory) return absl::StrCat("connection:", number_);
+  if (name == nullptr || *name != '/' || in_memory) return number_salt_;
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(name, error);
   return absl::StrCat("file:", error ? std::string(name) : path.string());

@@ -142,7 +142,8 @@ class Connection {
   void DropUnnamed();
 
   sqlite3* const db_;
-  const uint64_t number_;  // of this connection in the process
+  const uint64_t number_;          // of this connection in the process
+  const std::string number_salt_;  // of a database without a file: no other connection has it
   const ForkGuard fork_guard_;
   Settings settings_;
   ModelNames names_;

@@ -148,6 +148,33 @@ TEST_F(PrefixTreeTest, EvictsFromTheSaltThatHasTheMost) {
   ExpectIntegrity();
 }
 
+// Of databases in memory that were closed one after the other, say.
+TEST_F(PrefixTreeTest, WhatIsForgottenGoesFirst) {
+  Insert("gone", "aaaa");
+  Insert("large", "bbbbccccddddeeeeffff");
+  PrefixTree::Lease held = Insert("held", "gggghhhh");
+  tree_.Forget("gone");
+  tree_.Forget("gone");
+  tree_.Forget("held");
+  tree_.Forget("never there");
+  EXPECT_TRUE(tree_.CheckIntegrity().ok()) << tree_.CheckIntegrity();
+  EXPECT_EQ(Length("gone", "aaaa"), 4);  // as long as there is room
+  EXPECT_EQ(tree_.Evict(1), 1);
+  EXPECT_EQ(Length("gone", "aaaa"), 0);
+  EXPECT_EQ(Length("held", "gggghhhh"), 8);
+  EXPECT_EQ(Length("large", "bbbbccccddddeeeeffff"), 20);
+  held = {};
+  Insert("held", "gggghhhhiiii");
+  EXPECT_EQ(tree_.Evict(3), 3);  // with what a request inserted that was still under way
+  EXPECT_EQ(Length("held", "gggghhhhiiii"), 0);
+  EXPECT_EQ(Length("large", "bbbbccccddddeeeeffff"), 20);
+  EXPECT_TRUE(tree_.CheckIntegrity().ok()) << tree_.CheckIntegrity();
+  Insert("held", "gggg");  // another one of that name is a salt as any
+  Insert("large", "bbbbccccddddeeeeffff");
+  EXPECT_EQ(tree_.Evict(1), 1);
+  EXPECT_EQ(Length("held", "gggg"), 4);
+}
+
 TEST_F(PrefixTreeTest, ASaltAloneMayHaveEverything) {
   for (char c = 'A'; c < 'A' + 100 / 2; ++c) Insert("", std::string(2 * kBlock, c));
   EXPECT_EQ(pool_.num_free(), 0);
@@ -368,7 +395,8 @@ class RichPrefixTreeTest : public testing::Test {
  protected:
   // As a sequence would: with a block of both classes for each run, and maybe a snapshot at the
   // end.
-  PrefixTree::Lease Insert(PrefixTree* tree, const std::string& text, bool snapshot = false) {
+  PrefixTree::Lease Insert(PrefixTree* tree, const std::string& text, bool snapshot = false,
+                           const std::string& salt = "") {
     std::vector<int32_t> blocks;
     std::vector<std::vector<int32_t>> windowed(1);
     for (size_t at = 0; at < text.size(); at += kBlock) {
@@ -377,7 +405,7 @@ class RichPrefixTreeTest : public testing::Test {
     }
     const int32_t state = snapshot ? states_.Allocate().value() : -1;
     PrefixTree::Lease lease =
-        tree->Insert("", Tokens(text), blocks, {.windowed = windowed, .state = state});
+        tree->Insert(salt, Tokens(text), blocks, {.windowed = windowed, .state = state});
     for (int32_t block : blocks) pool_.Unref(block);
     for (int32_t block : windowed[0]) windowed_.Unref(block);
     if (snapshot) states_.Unref(state);
@@ -434,6 +462,51 @@ TEST_F(RichPrefixTreeTest, AWindowedBlockThatASequenceHoldsStays) {
   EXPECT_FALSE(windows_.EvictWindowed(0));
   for (int32_t block : lease.windowed(0)) windowed_.Unref(block);
   EXPECT_TRUE(windows_.EvictWindowed(0));
+}
+
+// It was evicted, and is computed again: it is as new as what was computed last.
+TEST_F(RichPrefixTreeTest, AWindowedBlockThatComesAgainIsNotTheOldest) {
+  Insert(&windows_, "aaaaaaaa");
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(windows_.EvictWindowed(0));
+  Insert(&windows_, "bbbb");
+  Insert(&windows_, "aaaaaaaa");
+  ASSERT_TRUE(windows_.EvictWindowed(0));
+  EXPECT_EQ(windows_.MatchLength("", Tokens("bbbb")), 0);
+  EXPECT_EQ(windows_.MatchLength("", Tokens("aaaaaaaa")), 8);
+}
+
+TEST_F(RichPrefixTreeTest, WindowedBlocksAndSnapshotsAreSharedOutByThemselves) {
+  Insert(&recurrent_, "aaaabbbbccccddddeeee", /*snapshot=*/true, "long");
+  for (const char* text : {"pppp", "qqqq", "rrrr"}) {
+    Insert(&recurrent_, text, /*snapshot=*/true, "short");
+  }
+  ASSERT_TRUE(recurrent_.EvictState());  // of the three, although these have fewer blocks
+  EXPECT_EQ(recurrent_.MatchLength("long", Tokens("aaaabbbbccccddddeeee")), 20);
+  EXPECT_EQ(recurrent_.MatchLength("short", Tokens("pppp")), 0);
+  recurrent_.Match("long", Tokens("aaaabbbbccccddddeeee"), 20);  // sees the last three of five
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(recurrent_.EvictWindowed(0));
+  EXPECT_EQ(recurrent_.MatchLength("short", Tokens("qqqq")), 4);
+  EXPECT_EQ(recurrent_.MatchLength("long", Tokens("aaaabbbbccccddddeeee")), 20);
+  // It has three of them left, and the others now five.
+  for (const char* text : {"ssss", "tttt"}) Insert(&recurrent_, text, /*snapshot=*/true, "short");
+  ASSERT_TRUE(recurrent_.EvictWindowed(0));
+  EXPECT_EQ(recurrent_.MatchLength("short", Tokens("rrrr")), 4);
+  EXPECT_EQ(recurrent_.num_windowed(0), 7);
+  recurrent_.Forget("long");
+  EXPECT_TRUE(recurrent_.CheckIntegrity().ok()) << recurrent_.CheckIntegrity();
+  ASSERT_TRUE(recurrent_.EvictState());
+  EXPECT_EQ(recurrent_.MatchLength("long", Tokens("aaaabbbbccccddddeeee")), 0);
+}
+
+TEST_F(RichPrefixTreeTest, ASnapshotThatSomebodyHoldsStays) {
+  Insert(&recurrent_, "aaaaaa", /*snapshot=*/true);
+  const PrefixTree::Lease lease = recurrent_.Match("", Tokens("aaaaaa"), 6);
+  states_.Ref(lease.state());  // until it has been copied
+  EXPECT_FALSE(recurrent_.EvictState());
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("aaaaaa")), 6);
+  states_.Unref(lease.state());
+  EXPECT_FALSE(recurrent_.EvictState(/*before=*/recurrent_.clock()));
+  EXPECT_TRUE(recurrent_.EvictState());
 }
 
 TEST_F(RichPrefixTreeTest, ARecurrentMatchEndsAtASnapshot) {

@@ -222,6 +222,27 @@ TEST(EngineSharingTest, ABurstInARecurrentModelSharesItsCommonPrefix) {
   }
 }
 
+// Of few slots one is the prefix's as long as others begin with it.
+TEST(EngineSharingTest, RowsThatWaitForAStateDoNotTakeThePrefixs) {
+  for (const int num_states : {2, 3, 5}) {
+    auto script = std::make_shared<Script>();
+    script->num_states = num_states;
+    auto engine = StartScripted(script);
+    std::vector<RequestSpec> specs = Burst();
+    for (RequestSpec& spec : specs) spec.borders = {kPrefix};
+    EXPECT_EQ(RunTogether(*engine, *script, specs), Expected());
+    EXPECT_EQ(engine->Stats().tokens_prefilled, kPrefix + kRequests * kOwn) << num_states;
+    // Nor does where two of them go on together, which is of use to these alone.
+    for (int i = 0; i < kRequests; ++i) {
+      std::vector<int32_t>& prompt = specs[i].prompt;
+      std::fill(prompt.begin() + kPrefix, prompt.end() - 1, i / 2);
+      prompt.back() = i;
+    }
+    RunTogether(*engine, *script, specs);
+    EXPECT_LE(engine->Stats().tokens_prefilled, kPrefix + 2 * kRequests * kOwn) << num_states;
+  }
+}
+
 TEST(EngineSharingTest, ARecurrentModelLearnsWhereItsPromptsPart) {
   auto script = std::make_shared<Script>();
   script->num_states = 20;
