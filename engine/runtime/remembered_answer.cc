@@ -4,6 +4,8 @@
 #include <cmath>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/constraint_cache.h"
@@ -89,8 +91,11 @@ bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
   }
   if (!spec.wants_first_choices) return choices.empty();
   // There are none where the model was not asked at all.
-  const size_t given = constraint != nullptr ? constraint->start.size() : 0;
-  if (choices.empty()) return answer.tokens.size() == given;
+  const absl::Span<const int32_t> start =
+      constraint != nullptr ? constraint->start : absl::Span<const int32_t>();
+  if (choices.empty()) return answer.tokens.size() == start.size();
+  std::string given;
+  for (const int32_t token : start) absl::StrAppend(&given, tokenizer.TokenBytes(token));
   const int32_t vocab_size = tokenizer.size();
   std::vector<uint64_t> allowed((vocab_size + 63) / 64, ~uint64_t{0});
   if (constraint != nullptr) {
@@ -104,7 +109,9 @@ bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
     const size_t word = token / 64;
     if (word >= allowed.size() || (allowed[word] >> (token % 64) & 1) == 0) continue;
     if (!tokenizer.IsSayable(token)) continue;
-    if (at == choices.size() || choices[at].text != tokenizer.TokenBytes(token)) return false;
+    if (at == choices.size()) return false;
+    absl::string_view said = choices[at].text;
+    if (!absl::ConsumePrefix(&said, given) || said != tokenizer.TokenBytes(token)) return false;
     const float logprob = choices[at].logprob;
     if (!std::isfinite(logprob) || logprob > 0) return false;
     sum += std::exp(double{logprob});

@@ -155,7 +155,8 @@ struct Generation {
   // embed: (hidden_size,), not normalised; or the scores.
   std::vector<float> embedding = {};
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
-  // ascending order of their numbers; of the options only logit_bias touches their probabilities.
+  // ascending order of their numbers, each behind what every answer begins with; of the options
+  // only logit_bias touches their probabilities.
   // wants_probability: the answer. Of a vote: what was said, with the shares (vote.h).
   std::vector<FirstChoice> first_choices = {};
   // wants_logprob: of the tokens that the model was asked for, its answer's end among them; 0 where

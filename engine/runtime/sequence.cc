@@ -514,10 +514,14 @@ void Sequence::ReportChoices(absl::Span<const float> logits) {
     logits = biased;
   }
   const double total = LogSumExp(logits, tokenizer_->SayableTokens());
+  std::string given;
+  for (size_t i = answer_begin_; i < tokens_.size(); ++i) {
+    absl::StrAppend(&given, tokenizer_->TokenBytes(tokens_[i]));
+  }
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
     if (!IsAllowed(token)) continue;
-    generation_.first_choices.push_back(
-        {std::string(tokenizer_->TokenBytes(token)), static_cast<float>(logits[token] - total)});
+    generation_.first_choices.push_back({absl::StrCat(given, tokenizer_->TokenBytes(token)),
+                                         static_cast<float>(logits[token] - total)});
   }
 }
 

@@ -26,6 +26,8 @@ using Point = std::pair<size_t, Group>;
 
 // The share of a point that may lie on tokens that end within a character.
 constexpr double kNegligible = 1e-3;
+// That below which it does not matter where in what labels have in common a token ends.
+constexpr double kMinor = 0.01;
 
 bool BeginsCharacter(absl::string_view text, size_t at) {
   return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
@@ -79,16 +81,33 @@ Group Members(absl::Span<const std::string> labels, const Group& group, size_t b
   return members.empty() ? ended : members;
 }
 
-// The point of labels that go on alike, behind a token that ends at `end`: where they part. But
-// where one of them is the beginning of the others it is the next character, as there a token that
-// reaches beyond ("n", "one") says another thing than the end of the short one.
+// The point of labels that go on alike, behind a token that ends at `end`: there, or where its last
+// character does. Not where they part, if that is further: the next token may reach beyond ("web",
+// " server"), and behind a part of it (" s") the model says something else.
 Point PointOf(absl::Span<const std::string> labels, Group members, size_t end) {
   const size_t common = CommonBytes(labels, members);
-  const bool one_ends = std::any_of(members.begin(), members.end(),
-                                    [&](size_t i) { return labels[i].size() == common; });
-  if (!one_ends) return {common, std::move(members)};
   while (end < common && !BeginsCharacter(labels[members.front()], end)) ++end;
   return {std::min(end, common), std::move(members)};
+}
+
+// A point for each way to spell what labels have in common ("l", "li", "lib") would be one for each
+// of its letters: where few answers lie they are counted with the most probable one of the same
+// labels.
+void MergeMinor(double total, std::map<Point, double>* shares) {
+  std::map<Group, std::map<Point, double>::iterator> most;
+  for (auto share = shares->begin(); share != shares->end(); ++share) {
+    const auto [at, is_first] = most.try_emplace(share->first.second, share);
+    if (!is_first && share->second > at->second->second) at->second = share;
+  }
+  for (auto share = shares->begin(); share != shares->end();) {
+    const auto main = most.at(share->first.second);
+    if (share == main || share->second >= kMinor * total) {
+      ++share;
+      continue;
+    }
+    main->second += share->second;
+    share = shares->erase(share);
+  }
 }
 
 // Those that go on with the same character together, as if each label were as probable.
@@ -102,8 +121,8 @@ std::map<Point, double> SharesByCharacters(absl::Span<const std::string> labels,
   }
   std::map<Point, double> shares;
   for (const auto& [character, members] : groups) {
-    shares[PointOf(labels, members, labels[members.front()].size())] =
-        static_cast<double>(members.size());
+    const size_t common = CommonBytes(labels, members);
+    shares[{common, members}] = static_cast<double>(members.size());
   }
   return shares;
 }
@@ -196,6 +215,7 @@ absl::StatusOr<std::optional<std::vector<double>>> ScoreLabels(const RowPrompt& 
       shares = SharesByCharacters(labels, group, begun);
       total = static_cast<double>(group.size());
     }
+    MergeMinor(total, &shares);
     for (const auto& [point, share] : shares) {
       const Group& members = point.second;
       const double part = node.mapped() * share / total;

@@ -2,12 +2,11 @@
 //
 //   ASSIGN_OR_RETURN(auto scores, ScoreLabels(row, {"libs", "libdevel", "net"}, ask));
 //
-// The model is asked first with all labels before it; then, behind the bytes that several have in
-// common, for those; where one is the beginning of others, behind each token of it. A label's score
-// is the product of what it has at each of these points, where the tokens that begin one of the
-// labels share 1 by their probabilities; so the scores sum to 1, and where all labels differ in
-// their first token one prompt tells them all. Behind the prompt, which is cached, each further
-// point costs the tokens of the common beginning.
+// The model is asked first with all labels before it; then, behind a token with which several
+// begin, for those, and so on. A label's score is the product of what it has at each of these
+// points, where the tokens that begin one of the labels share 1 by their probabilities; so the
+// scores sum to 1, and where all labels differ in their first token one prompt tells them all.
+// Behind the prompt, which is cached, each further point costs the tokens of the common beginning.
 #ifndef LM_EXTENSION_QUESTIONS_LABEL_SCORES_H_
 #define LM_EXTENSION_QUESTIONS_LABEL_SCORES_H_
 

@@ -1,7 +1,7 @@
 -- lm_classify_scores(text, labels [, instruction [, options]])  ->  label, probability
 --
 -- How probable each label is as lm_classify's answer, by the model's logits: they sum to 1. Where labels begin alike ("libs",
--- "libdevel"), the model is asked again behind what they have in common. Rows come in the order of `labels`.
+-- "libdevel"), the model is asked again behind the tokens they have in common. Rows come in the order of `labels`.
 --
 -- columns
 --   label        as it was given
@@ -24,13 +24,15 @@ SELECT round(sum(probability), 9) FROM documents, lm_classify_scores(description
 --> 1.0
 --> 1.0
 
--- Also where they all begin alike, the most probable is what lm_classify says.
+-- Also where they all begin alike, the most probable is what lm_classify says (which takes the most probable token each time: rarely
+-- another label where many share the one).
 SELECT value, lm_classify('A library.', value) = (SELECT label FROM lm_classify_scores('A library.', value) ORDER BY probability DESC LIMIT 1)
-  FROM json_each(json_array('["libs","libdevel"]', '["no","none","not"]', '["python","perl","php"]', '["science","sound","shells"]'));
+  FROM json_each(json_array('["libs","libdevel"]', '["no","none","not"]', '["python","perl","php"]', '["science","sound","shells"]', '["web server","web scraper"]'));
 --> ["libs","libdevel"]|1
 --> ["no","none","not"]|1
 --> ["python","perl","php"]|1
 --> ["science","sound","shells"]|1
+--> ["web server","web scraper"]|1
 
 -- A text that is NULL has no rows, and one that fails has none either, if asked so.
 SELECT count(*) FROM documents, lm_classify_scores(description, '["a","b"]') WHERE package = 'night-bus';
