@@ -107,7 +107,7 @@ absl::Status RemoveModulesOf(sqlite3* db, absl::string_view schema, const Harmle
                                         absl::StrCat("SELECT 1 FROM ", QuotedName(schema), ".",
                                                      QuotedName(table), foreseen ? "('')" : ""),
                                         kExplain));
-    if (absl::IsCancelled(probe.status())) return probe.status();
+    if (EndsStatementAround(probe.status())) return probe.status();
     if (!probe.ok()) continue;
     ASSIGN_OR_RETURN(const OpenedTables opened, TablesOpenedBy(*probe));
     for (const auto& [one, places] : opened) {

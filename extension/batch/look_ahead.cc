@@ -86,7 +86,7 @@ absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
   if (asked && !begun_ && IsTimeToBegin()) {
     begun_ = true;
     absl::Status begun = Begin(text);
-    if (absl::IsCancelled(begun)) return begun;
+    if (EndsStatementAround(begun)) return begun;
     if (!begun.ok()) Stop(std::move(begun));
   }
   RETURN_IF_ERROR(Advance(text, width_.num_missing() > missing));
@@ -240,7 +240,7 @@ absl::Status LookAhead::Begin(const CallText& now) {
   hints_.set_limited(HasLimit(sql));
   ASSIGN_OR_RETURN(const std::vector<std::string> shadows, ShadowsOf(sql, connection_->db()));
   absl::StatusOr<Shadow> shadow;
-  for (size_t i = 0; i < shadows.size() && !shadow.ok() && !absl::IsCancelled(shadow.status());
+  for (size_t i = 0; i < shadows.size() && !shadow.ok() && !EndsStatementAround(shadow.status());
        ++i) {
     shadow = PrepareShadow(connection_->db(), shadows[i], TargetOf(sql));
   }
@@ -449,8 +449,7 @@ absl::Status LookAhead::StepOnce() {
     const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
     return shadow_.statement.Step();
   }();
-  // A progress handler that wants an end says so once, for whichever statement is running then.
-  if (absl::IsCancelled(row.status())) return row.status();
+  if (EndsStatementAround(row.status())) return row.status();
   if (row.ok() && *row) {
     ++num_rows_walked_;
     path_.Clear();

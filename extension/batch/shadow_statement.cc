@@ -42,7 +42,7 @@ std::optional<size_t> LimitOf(const Tokens& tokens) {
 
 absl::StatusOr<Statement> Prepare(sqlite3* db, absl::string_view sql) {
   absl::StatusOr<Statement> statement = Statement::Prepare(db, sql);
-  if (absl::IsCancelled(statement.status())) return statement;
+  if (EndsStatementAround(statement.status())) return statement;
   if (!statement.ok()) return Noticeable("what it reads could not be told from its text");
   return statement;
 }
@@ -102,7 +102,7 @@ absl::StatusOr<bool> MayRecurseInViews(sqlite3* db, const std::string& select, c
       if (!named) continue;
       const absl::StatusOr<bool> in_view =
           Recurses(db, absl::StrCat("SELECT * FROM ", of_schema, QuotedName(view)), false);
-      if (absl::IsCancelled(in_view.status())) return in_view;
+      if (EndsStatementAround(in_view.status())) return in_view;
       if (!in_view.ok() || *in_view) return true;
     }
   }

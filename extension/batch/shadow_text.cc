@@ -282,7 +282,7 @@ absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql, sqlite
   if (word.Is("UPDATE") || word.Is("DELETE")) {
     absl::StatusOr<ReadOrder> order;
     if (db != nullptr) order = ReadOrderOf(db, kShadowAsker, sql, TargetOf(sql));
-    if (absl::IsCancelled(order.status())) return order.status();
+    if (EndsStatementAround(order.status())) return order.status();
     if (!order.ok()) order = ReadOrder();
     return word.Is("UPDATE") ? ShadowsOfUpdate(tokens, with, verb, *order)
                              : ShadowsOfDelete(tokens, with, verb, *order);

@@ -269,11 +269,10 @@ struct TableWriting {
 namespace {
 
 // Whether the main database has a first page. False where it cannot be read now.
-bool HasContent(sqlite3* db) {
-  absl::StatusOr<Statement> count = Statement::Prepare(db, "PRAGMA main.page_count");
-  if (!count.ok()) return false;
-  const absl::StatusOr<bool> row = count->Step();
-  return row.ok() && *row && count->Integer(0) > 0;
+absl::StatusOr<bool> HasContent(sqlite3* db) {
+  ASSIGN_OR_RETURN(Statement count, Statement::Prepare(db, "PRAGMA main.page_count"));
+  ASSIGN_OR_RETURN(const bool row, count.Step());
+  return row && count.Integer(0) > 0;
 }
 
 bool IsInTemp(sqlite3* db, const char* name) {
@@ -328,15 +327,21 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
       });
 }
 
-bool CreateInTemp(sqlite3* db, std::initializer_list<const char*> names) {
+absl::StatusOr<bool> CreateInTemp(sqlite3* db, std::initializer_list<const char*> names) {
   std::vector<const char*> missing;
   std::copy_if(names.begin(), names.end(), std::back_inserter(missing),
                [db](const char* name) { return !IsInTemp(db, name); });
-  if (missing.empty() || !HasContent(db)) return false;
-  return std::all_of(missing.begin(), missing.end(), [db](const char* name) {
-    return Execute(db, absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name).c_str())
-        .ok();
-  });
+  if (missing.empty()) return false;
+  const absl::StatusOr<bool> has_content = HasContent(db);
+  if (EndsStatementAround(has_content.status())) return has_content;
+  if (!has_content.value_or(false)) return false;
+  for (const char* name : missing) {
+    const absl::Status created =
+        Execute(db, absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name).c_str());
+    if (EndsStatementAround(created)) return created;
+    if (!created.ok()) return false;
+  }
+  return true;
 }
 
 }  // namespace lm

@@ -108,8 +108,9 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
 // its owner. There a table can be written whatever state the main database is in, read-only or
 // locked by another process. Where temp does not have it (the main database is new, or cannot be
 // read now, or a transaction is rolled back around this), the name temp.<name> leads to it all the
-// same, and only writing it needs a lock on the main database. True where one was made.
-bool CreateInTemp(sqlite3* db, std::initializer_list<const char*> names);
+// same, and only writing it needs a lock on the main database. True where one was made. Errors that
+// have to end the statement around (EndsStatementAround).
+absl::StatusOr<bool> CreateInTemp(sqlite3* db, std::initializer_list<const char*> names);
 
 }  // namespace lm
 

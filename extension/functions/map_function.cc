@@ -185,6 +185,7 @@ absl::Status CheckCallers(sqlite3* db) {
   for (sqlite3_stmt* statement : BusyStatements(db)) texts.push_back(sqlite3_sql(statement));
   std::vector<Stored> stored;
   absl::StatusOr<std::vector<Stored>> in_temp = StoredInTemp(db);
+  if (EndsStatementAround(in_temp.status())) return in_temp.status();
   if (in_temp.ok()) stored = *std::move(in_temp);
   ASSIGN_OR_RETURN(const bool called, CheckAll(std::move(texts), &stored));
   if (called) return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
@@ -18,7 +19,26 @@ std::string DatabaseMessage(sqlite3* db, int code) {
   return Printable(told ? sqlite3_errmsg(db) : sqlite3_errstr(code));
 }
 
+// Marks an error for which a transaction was rolled back.
+constexpr absl::string_view kRolledBack = "sqlite-lm: rolled back";
+
+// StatusOf(db, run()), where that runs a statement.
+template <typename Run>
+absl::Status StatusOfRun(sqlite3* db, int* code, Run run) {
+  const bool in_transaction = sqlite3_get_autocommit(db) == 0;
+  *code = run();
+  absl::Status status = StatusOf(db, *code);
+  if (!status.ok() && in_transaction && sqlite3_get_autocommit(db) != 0) {
+    status.SetPayload(kRolledBack, absl::Cord());
+  }
+  return status;
+}
+
 }  // namespace
+
+bool EndsStatementAround(const absl::Status& status) {
+  return absl::IsCancelled(status) || status.GetPayload(kRolledBack).has_value();
+}
 
 absl::Status StatusOf(sqlite3* db, int code) {
   switch (code & 0xff) {
@@ -48,7 +68,8 @@ absl::Status StatusOf(sqlite3* db, int code) {
 }
 
 absl::Status Execute(sqlite3* db, const char* sql) {
-  return StatusOf(db, sqlite3_exec(db, sql, nullptr, nullptr, nullptr));
+  int code = SQLITE_OK;
+  return StatusOfRun(db, &code, [&] { return sqlite3_exec(db, sql, nullptr, nullptr, nullptr); });
 }
 
 Statement::Finalizer::Finalizer() = default;
@@ -128,9 +149,10 @@ absl::StatusOr<bool> Statement::Step() {
     Reset();
     return std::exchange(not_bound_, absl::OkStatus());
   }
-  const int code = sqlite3_step(get());
+  int code = SQLITE_OK;
+  absl::Status status =
+      StatusOfRun(sqlite3_db_handle(get()), &code, [this] { return sqlite3_step(get()); });
   if (code == SQLITE_ROW) return true;
-  absl::Status status = StatusOf(sqlite3_db_handle(get()), code);
   Reset();
   if (!status.ok()) return status;
   return false;

@@ -26,6 +26,11 @@ namespace lm {
 // for memory and room on the disk, else Internal. Its message is SQLite's.
 absl::Status StatusOf(sqlite3* db, int code);
 
+// Whether an error of a statement of ours has to be that of the user's statement around it, too,
+// although that could go on without: an interrupt, which a progress handler says once; and what
+// SQLite has rolled back the user's transaction for, as it does where a read fails.
+bool EndsStatementAround(const absl::Status& status);
+
 // Runs statements that take no values and give no rows.
 absl::Status Execute(sqlite3* db, const char* sql);
 

@@ -65,7 +65,7 @@ class BatchImportCursor : public TableCursor {
     RETURN_IF_ERROR(own.CheckNoOthers());
     ASSIGN_OR_RETURN(const std::optional<std::string> database, own.Text("database"));
     RETURN_IF_ERROR(CheckMayAttach(connection().db(), *path));
-    const bool late = CreateJobFunctions(connection().db());
+    ASSIGN_OR_RETURN(const bool late, CreateJobFunctions(connection().db()));
     absl::StatusOr<std::unique_ptr<BatchImport>> begun =
         BatchImport::Begin(connection(), job, database);
     RETURN_IF_ERROR(OnceMore(late, begun.status()));

@@ -24,7 +24,7 @@ absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArgum
   return *std::move(name);
 }
 
-bool CreateJobFunctions(sqlite3* db) {
+absl::StatusOr<bool> CreateJobFunctions(sqlite3* db) {
   return CreateInTemp(
       db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit", "lm_run"});
 }

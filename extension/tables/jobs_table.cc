@@ -145,7 +145,7 @@ class JobsTable : public WritableTable {
     if (!inserted.ok() && constraint) return absl::AlreadyExistsError(inserted.message());
     RETURN_IF_ERROR(inserted);
     const int64_t rowid = sqlite3_changes(db) > 0 ? sqlite3_last_insert_rowid(db) : 0;
-    CreateJobFunctions(db);
+    RETURN_IF_ERROR(CreateJobFunctions(db).status());
     return rowid;
   }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override {

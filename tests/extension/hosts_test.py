@@ -37,6 +37,44 @@ class HostsTest(unittest.TestCase):
         finally:
             timer.cancel()
 
+    def stopped_once(self, sql):
+        """Within a transaction with three rows, a progress handler ends the statement at its nth question, for each n."""
+        for n in range(1, 10_000, 3):
+            db = self.connect(":memory:")
+            db.execute("CREATE TABLE t(a)")
+            db.execute("BEGIN")
+            db.execute("INSERT INTO t VALUES (1), (2), (3)")
+            asked = 0
+
+            def ask():
+                nonlocal asked
+                asked += 1
+                return asked == n
+
+            db.set_progress_handler(ask, 1)
+            try:
+                db.execute(sql).fetchall()
+                failed = False
+            except sqlite3.OperationalError:
+                failed = True
+            db.set_progress_handler(None, 0)
+            yield db, n, failed
+            db.close()
+            if asked < n:
+                return
+
+    def test_what_an_interrupt_rolls_back_is_an_error(self):
+        insert = "INSERT INTO lm_jobs(name, query, target) VALUES ('j', 'SELECT a, a FROM t', 'UPDATE t SET a = :value WHERE a = :id')"
+        for sql, stored in (("SELECT * FROM lm_running", 0), (insert, 1)):
+            for db, n, failed in self.stopped_once(sql):
+                if failed:
+                    continue
+                with self.subTest(sql=sql, n=n):
+                    self.assertTrue(db.in_transaction)
+                    self.assertEqual(harness.value(db, "SELECT count(*) FROM t"), 3)
+                    if stored:
+                        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_jobs"), 1)
+
     def test_jobs_beside_a_cache_that_connections_share(self):
         """The job's connection would wait for the lock of the statement that runs the job."""
         library = ctypes.CDLL("libsqlite3.so.0")

@@ -1,4 +1,5 @@
-// A VFS over the system's own that tells a test of each change to a file before it is made.
+// A VFS over the system's own that tells a test of each change to a file before it is made, and of
+// reads.
 #ifndef LM_TESTS_EXTENSION_OVERLAID_VFS_H_
 #define LM_TESTS_EXTENSION_OVERLAID_VFS_H_
 
@@ -15,6 +16,10 @@ namespace lm {
 class FileChanges {
  public:
   virtual ~FileChanges() = default;
+  virtual int OnRead(const std::string& path) {
+    (void)path;
+    return SQLITE_OK;
+  }
   virtual int OnCreate(const std::string& path) = 0;  // or on opening it so that it may be created
   virtual int OnWrite(const std::string& path, const void* data, int bytes, int64_t offset) = 0;
   virtual int OnTruncate(const std::string& path, int64_t size) = 0;
@@ -51,6 +56,10 @@ inline int Close(sqlite3_file* file) {
   delete Of(file)->path;
   return real->pMethods != nullptr ? real->pMethods->xClose(real) : SQLITE_OK;
 }
+inline int Read(sqlite3_file* file, void* data, int bytes, sqlite3_int64 offset) {
+  const int code = Of(file)->changes->OnRead(*Of(file)->path);
+  return code != SQLITE_OK ? code : Pass<&sqlite3_io_methods::xRead>(file, data, bytes, offset);
+}
 inline int Write(sqlite3_file* file, const void* data, int bytes, sqlite3_int64 offset) {
   const int code = Of(file)->changes->OnWrite(*Of(file)->path, data, bytes, offset);
   return code != SQLITE_OK ? code : Pass<&sqlite3_io_methods::xWrite>(file, data, bytes, offset);
@@ -69,7 +78,7 @@ inline const sqlite3_io_methods* Methods() {
   static const M methods = {
       .iVersion = 2,  // no mapped pages: what is written to them would not be seen
       .xClose = Close,
-      .xRead = Pass<&M::xRead, void*, int, sqlite3_int64>,
+      .xRead = Read,
       .xWrite = Write,
       .xTruncate = Truncate,
       .xSync = Sync,
