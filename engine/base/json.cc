@@ -5,6 +5,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/checkpoint.h"
@@ -61,8 +63,16 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return events_.Bool(value); }
   bool number_integer(number_integer_t value) override { return events_.Integer(value); }
   bool number_unsigned(number_unsigned_t value) override { return events_.Unsigned(value); }
-  bool number_float(number_float_t value, const string_t& text) override {
-    return events_.Real(value, text);
+  // The text has the decimal point of the host's locale, and the value is rounded as the host's
+  // thread does.
+  bool number_float(number_float_t, const string_t& text) override {
+    std::string as_json = text;
+    std::replace_if(
+        as_json.begin(), as_json.end(),
+        [](char c) { return !absl::ascii_isdigit(c) && !absl::StrContains("+-eE", c); }, '.');
+    double value = 0;
+    (void)absl::SimpleAtod(as_json, &value);
+    return events_.Real(value, as_json);
   }
   bool string(string_t& value) override { return events_.String(std::move(value)); }
   bool binary(binary_t&) override { return false; }  // no JSON text has it

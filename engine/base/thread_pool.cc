@@ -1,12 +1,12 @@
 #include "engine/base/thread_pool.h"
 
-#include <cfenv>
 #include <exception>
 #include <new>
 #include <system_error>
 #include <utility>
 
 #include "engine/base/out_of_memory.h"
+#include "engine/base/own_thread.h"
 #include "engine/base/processor.h"
 
 namespace lm {
@@ -39,7 +39,7 @@ ThreadPool::ThreadPool(int num_threads) {
   workers_.reserve(num_threads - 1);
   for (int i = 1; i < num_threads; ++i) {
     try {
-      workers_.emplace_back([this] { WorkerMain(); });
+      workers_.push_back(StartThread([this] { WorkerMain(); }));
     } catch (const std::system_error&) {
       break;
     } catch (const std::bad_alloc&) {  // of std::thread's own
@@ -71,7 +71,6 @@ void ThreadPool::RunLoop(Loop* loop) {
 
 void ThreadPool::WorkerMain() {
   ReadyToThrow();
-  std::fesetenv(FE_DFL_ENV);  // a thread begins with that of who makes it
   uint32_t seen = 0;
   for (;;) {
     WaitForChange(generation_, seen);

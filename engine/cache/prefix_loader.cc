@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/own_thread.h"
 
 namespace lm {
 
@@ -23,7 +24,7 @@ PrefixLoader::~PrefixLoader() {
 
 void PrefixLoader::StartThreads() {
   while (static_cast<int>(threads_.size()) < num_threads_) {
-    threads_.emplace_back([this] { Run(); });
+    threads_.push_back(StartThread([this] { Run(); }));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/own_thread.h"
 #include "engine/base/sha256.h"
 
 namespace lm {
@@ -318,7 +319,7 @@ void PrefixStore::Write(const PrefixKey& key, absl::Span<const int32_t> tokens, 
   if (stopping_ || entries_.contains(job.path)) return;
   if (!writer_.joinable()) {
     try {
-      writer_ = std::thread([this] { Run(); });
+      writer_ = StartThread([this] { Run(); });
     } catch (const std::system_error& e) {
       trouble_ = absl::StrCat("no thread that writes: ", e.what());
       return;

@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/default_rounding.h"
 #include "engine/base/digest.h"
+#include "engine/base/own_thread.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
@@ -189,6 +191,16 @@ absl::StatusOr<std::unique_ptr<Model>> LoadDraft(const std::string& path,
   return draft;
 }
 
+// What body() returns, made beside the weights; where the system gives no thread, after them.
+template <typename Body>
+std::future<std::invoke_result_t<Body>> Beside(Body body) {
+  const SignalsBlocked blocked;
+  return std::async(std::launch::async | std::launch::deferred, [body = std::move(body)] {
+    const DefaultRounding rounding;
+    return body();
+  });
+}
+
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
                                                  const std::atomic<bool>& cancel) {
@@ -215,10 +227,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
     packs.emplace(options.pack_cache, path, *gguf, devices.where, threads);
   }
   ASSIGN_OR_RETURN(const std::string chat_template, ReadChatTemplate(path, options));
-  // Beside the weights; where the system gives no thread, after them.
   std::future<absl::StatusOr<ModelText>> text_made =
-      std::async(std::launch::async | std::launch::deferred,
-                 [&] { return ModelText::Load(gguf->metadata(), chat_template); });
+      Beside([&] { return ModelText::Load(gguf->metadata(), chat_template); });
   const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_deferred;
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> transformer,

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/fork_guard.h"
 
@@ -168,7 +169,7 @@ absl::Status Network::Begin() {
   curl_.multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kMostConnections);
   curl_.multi_setopt(multi_, CURLMOPT_MAX_HOST_CONNECTIONS, kMostConnections);
   try {
-    std::thread([this] { Loop(); }).detach();
+    StartThread([this] { Loop(); }).detach();
   } catch (const std::system_error&) {
     return absl::ResourceExhaustedError("there are no more threads, and the network needs one");
   } catch (const std::bad_alloc&) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/default_rounding.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
@@ -53,6 +54,7 @@ void SetError(const absl::Status& status, lm_error** error) noexcept {
 template <typename T, typename Body>
 absl::StatusOr<T> Caught(Body body) noexcept {
   lm::ReadyToThrow();
+  const lm::DefaultRounding rounding;
   try {
     return body();
   } catch (...) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/backend/backend.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/draft_model.h"
 #include "engine/runtime/mtp_drafter.h"
@@ -32,7 +33,7 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Start(std::unique_ptr<Model> mod
                                                       const EngineOptions& options) {
   auto engine = std::unique_ptr<Engine>(new Engine(std::move(model), options));
   try {
-    engine->thread_ = std::thread([engine = engine.get()] { engine->Run(); });
+    engine->thread_ = StartThread([engine = engine.get()] { engine->Run(); });
   } catch (const std::system_error& e) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the engine's thread could not be started: ", e.what()));

@@ -1,5 +1,4 @@
 // The loop of the engine's thread: what is between two steps.
-#include <cfenv>
 #include <optional>
 #include <utility>
 
@@ -14,7 +13,6 @@ void Engine::Run() {
   ExitGuard guard([](void* engine) { static_cast<Engine*>(engine)->AskToStop(); }, this);
   if (!guard.allowed()) AskToStop();
   ReadyToThrow();
-  std::fesetenv(FE_DFL_ENV);  // however the host's thread rounds
   while (WaitForWork()) {
     try {
       AnswerInspections();

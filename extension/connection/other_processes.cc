@@ -23,6 +23,7 @@
 #include "engine/base/exit_guard.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/process_sockets.h"
 
@@ -147,7 +148,7 @@ class Listener {
     [[maybe_unused]] static const int registered =
         pthread_atfork(nullptr, nullptr, [] { close(inherited_.exchange(-1)); });
     try {
-      std::thread([self = std::move(listener)] { self->Loop(); }).detach();
+      StartThread([self = std::move(listener)] { self->Loop(); }).detach();
       return true;
     } catch (...) {  // no more threads, or no memory
       unlink(path.c_str());

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/own_thread.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
 
@@ -51,7 +52,7 @@ std::invoke_result_t<Body&, std::atomic<bool>&> RunAside(sqlite3* db, Body body)
   };
   auto work = std::make_shared<Work>(std::move(body));
   try {
-    std::thread([work]() mutable {
+    StartThread([work]() mutable {
       work->Run();
       work.reset();  // and with it a result that is not waited for
     }).detach();

@@ -9,14 +9,17 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "engine/base/default_rounding.h"
 #include "engine/base/out_of_memory.h"
 
 namespace lm {
 
-// Runs body(), which returns an absl::Status; an exception becomes one.
+// Runs body(), which returns an absl::Status, however the host's thread rounds; an exception
+// becomes one.
 template <typename Body>
 absl::Status Guarded(Body&& body) noexcept {
   ReadyToThrow();
+  const DefaultRounding rounding;
   try {
     return std::forward<Body>(body)();
   } catch (...) {

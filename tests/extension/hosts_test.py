@@ -1,7 +1,10 @@
 """Hosts that are not as most are: with a shared cache, open BLOBs, an authorizer, views without an end."""
 import ctypes
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -36,6 +39,48 @@ class HostsTest(unittest.TestCase):
             return db.execute(sql).fetchall()
         finally:
             timer.cancel()
+
+    def test_threads_leave_the_hosts_signals_to_the_host(self):
+        """A host may block one in all its threads, and wait for it."""
+        db = self.connect()
+        db.execute("SELECT generate('x', NULL, ?)", (SHORT,)).fetchall()
+        harness.value(db, "SELECT count(*) FROM lm_running")
+        own = {thread.native_id for thread in threading.enumerate()}
+        others = 0
+        for task in os.listdir("/proc/self/task"):
+            if int(task) in own:
+                continue
+            with open(f"/proc/self/task/{task}/status") as status:
+                blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
+            for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGUSR1):
+                self.assertTrue(blocked >> (number - 1) & 1, (task, number))
+            self.assertFalse(blocked >> (signal.SIGSEGV - 1) & 1)
+            others += 1
+        self.assertGreater(others, 0)
+
+    def test_a_host_that_rounds_otherwise(self):
+        """What is loaded then is what others use."""
+        script = (
+            "import ctypes, sys, harness\n"
+            "rounding = int(sys.argv[1])\n"
+            "fenv = ctypes.CDLL('libm.so.6')\n"
+            "def ask():\n"
+            "    db = harness.connect(':memory:')\n"
+            "    return (harness.value(db, 'SELECT lm_logprobs(?)', 'It was in the year of')\n"
+            "            + harness.value(db, 'SELECT hex(lm_embed(?))', 'a text')\n"
+            "            + harness.value(db, 'SELECT generate_json(?, ?)', 'x', '{\"enum\":[0.1,0.3]}'))\n"
+            "fenv.fesetround(rounding)\n"
+            "first = ask()\n"
+            "fenv.fesetround(0)\n"
+            "print(first == ask(), first)\n")
+        model = os.path.join(os.path.dirname(__file__), "../testdata/models/gemma3-f32.gguf")
+        said = set()
+        for rounding in (0, 0x400, 0x800, 0xC00):  # to nearest, down, up, to zero, of x86
+            ran = subprocess.run([sys.executable, "-c", script, str(rounding)], capture_output=True, text=True, check=True,
+                                 env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__)), "LM_MODEL": model})
+            said.add(ran.stdout)
+        self.assertEqual(len(said), 1)
+        self.assertTrue(said.pop().startswith("True"))
 
     def stopped_once(self, sql):
         """Within a transaction with three rows, a progress handler ends the statement at its nth question, for each n."""

@@ -1,6 +1,8 @@
 // printf-style formatting of chat templates: the operator % and the filter format.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,15 @@
 
 namespace lm {
 namespace {
+
+// As printf's "%.*f" in the C locale: the host may have another one.
+std::string Fixed(double number, int precision) {
+  std::string digits(std::numeric_limits<double>::max_exponent10 + 3 + precision, ' ');
+  const std::to_chars_result end = std::to_chars(digits.data(), digits.data() + digits.size(),
+                                                 number, std::chars_format::fixed, precision);
+  digits.resize(end.ptr - digits.data());
+  return digits;
+}
 
 using Kind = TemplateValue::Kind;
 
@@ -104,7 +115,7 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
       digits = Printed("%llx", static_cast<unsigned long long>(value.integer()));
       break;
     case 'f':
-      digits = Printed("%.*f", conversion.precision < 0 ? 6 : conversion.precision, value.number());
+      digits = Fixed(value.number(), conversion.precision < 0 ? 6 : conversion.precision);
       break;
     default:
       return TemplateError(absl::StrCat(

@@ -2,13 +2,28 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <locale.h>
 
+#include <cfenv>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "engine/base/checkpoint.h"
 #include "engine/base/known_json.h"
 #include "tests/engine/base/failing_allocation.h"
+
+static const char* decimal_point = ".";
+
+// A host that has set another locale.
+extern "C" lconv* localeconv() noexcept {
+  static char point[2], none[1];
+  static lconv known = {};
+  point[0] = *decimal_point;
+  known.decimal_point = point;
+  known.thousands_sep = known.grouping = none;
+  return &known;
+}
 
 namespace lm {
 namespace {
@@ -89,6 +104,27 @@ TEST(JsonTest, IsReadNoFurtherThanAnInterrupt) {
   EXPECT_EQ(Json::Parse(text), std::nullopt);
   EXPECT_EQ(questions, 1);
   EXPECT_EQ(Json::Parse("1"), std::nullopt);  // it stays so
+}
+
+#ifdef NDEBUG  // strtod is not deceived, and an assertion would see it
+TEST(JsonTest, NumbersAreReadInAnyLocale) {
+  decimal_point = ",";
+  const std::optional<Json> read = Json::Parse("[0.5,1e-3,1.25e2,-0.1,123456789012345678901234]");
+  decimal_point = ".";
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->Dump(), "[0.5,0.001,125.0,-0.1,123456789012345678901234]");
+  EXPECT_EQ(read->array()[3].number(), -0.1);
+}
+#endif
+
+TEST(JsonTest, NumbersAreReadHoweverTheThreadRounds) {
+  for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    const std::optional<Json> read = Json::Parse("[0.1,0.3,2.2250738585072014e-308]");
+    std::fesetround(FE_TONEAREST);
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->Dump(), "[0.1,0.3,2.2250738585072014e-308]");
+  }
 }
 
 TEST(JsonTest, OnlyAnInterruptKeepsKnownJsonFromBeingRead) {
