@@ -1,5 +1,7 @@
 #include "extension/jobs/job_plan.h"
 
+#include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -24,16 +26,17 @@ absl::StatusOr<Statement> JobPlan::Prepare(absl::string_view sql) const {
 }
 
 absl::StatusOr<bool> JobPlan::IsPlanned(absl::string_view model, bool any_model) const {
-  ASSIGN_OR_RETURN(Statement planned,
-                   Prepare("SELECT total, model FROM {db}.lm_jobs WHERE name = ?"));
+  ASSIGN_OR_RETURN(Statement planned, Prepare(absl::StrCat("SELECT ", kJobColumns,
+                                                           " FROM {db}.lm_jobs WHERE name = ?")));
   ASSIGN_OR_RETURN(const bool there, planned.Bind(1, job_.name).Step());
   if (!there) return absl::NotFoundError(absl::StrCat("job '", job_.name, "' was deleted"));
-  if (planned.IsNull(0)) return false;
-  if (planned.Integer(0) > 0) RETURN_IF_ERROR(CheckRows(planned.Integer(0)));
-  ASSIGN_OR_RETURN(const std::string begun_with, planned.Text(1));
-  if (any_model || planned.IsNull(1) || begun_with == model) return true;
+  ASSIGN_OR_RETURN(const Job now, JobOf(planned));
+  RETURN_IF_ERROR(CheckSameJob(job_, now));
+  if (!now.total.has_value()) return false;
+  if (*now.total > 0) RETURN_IF_ERROR(CheckRows(*now.total));
+  if (any_model || !now.model.has_value() || *now.model == model) return true;
   return absl::FailedPreconditionError(absl::StrCat(
-      "job '", job_.name, "' was begun with the model ", begun_with, ", this connection's is ",
+      "job '", job_.name, "' was begun with the model ", *now.model, ", this connection's is ",
       model, " (UPDATE lm_jobs SET model = NULL to go on with another)"));
 }
 

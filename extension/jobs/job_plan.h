@@ -11,9 +11,7 @@
 #define LM_EXTENSION_JOBS_JOB_PLAN_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <unordered_set>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -21,20 +19,11 @@
 #include "absl/strings/string_view.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/job.h"
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_question.h"
 
 namespace lm {
-
-// A row of lm_jobs.
-struct Job {
-  std::string name;
-  std::string query;
-  std::optional<std::string> target;
-  std::optional<std::string> system;
-  std::optional<std::string> options;
-  std::optional<std::string> model;  // that it was begun with
-};
 
 // What a refresh has found.
 struct JobChanges {
@@ -53,7 +42,8 @@ class JobPlan {
   absl::StatusOr<Statement> PrepareQuery() const;
 
   // Writes the rows down, if that was not done yet. `model` is written down as well:
-  // FailedPrecondition where the job was begun with another.
+  // FailedPrecondition where the job was begun with another. An error, too, where the job is not
+  // the same any more (CheckSameJob).
   absl::Status Make(absl::string_view model);
 
   struct Refreshed {

@@ -30,8 +30,7 @@ absl::string_view Head(absl::string_view text, size_t bytes) {
 
 absl::Status JobStore::Plan(absl::string_view model) {
   RETURN_IF_ERROR(JobPlan(&database_, &job_).Make(model));
-  begun_ = true;
-  return absl::OkStatus();
+  return SetBegun();
 }
 
 absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const std::string& model,
@@ -45,8 +44,18 @@ absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const 
                     .transact =
                         [this](absl::FunctionRef<absl::Status()> body) { return Transact(body); },
                     .take_again = [this](int64_t number) { return TakeAgain(number); }}));
-  begun_ = true;
+  RETURN_IF_ERROR(SetBegun());
   return changes;
+}
+
+absl::Status JobStore::SetBegun() {
+  ASSIGN_OR_RETURN(Statement began, Make("SELECT began FROM {db}.lm_jobs WHERE name = ?"));
+  ASSIGN_OR_RETURN(const bool there, began.Bind(1, job_.name).Step());
+  if (there) {
+    ASSIGN_OR_RETURN(began_, OptionalText(began, 0));
+  }
+  begun_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status JobStore::End(bool over, absl::string_view status, bool anew) {
@@ -118,21 +127,15 @@ absl::Status JobStore::Load(absl::string_view name) {
   std::vector<std::string> names;
   if (has_table) {
     ASSIGN_OR_RETURN(Statement jobs,
-                     Make("SELECT name, query, target, system, options, model, total "
-                          "FROM {db}.lm_jobs"));
+                     Make(absl::StrCat("SELECT ", kJobColumns, " FROM {db}.lm_jobs")));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, jobs.Step());
       if (!row) break;
       ASSIGN_OR_RETURN(std::string found, jobs.Text(0));
       names.push_back(std::move(found));
       if (names.back() != name) continue;
-      job_.name = names.back();
-      ASSIGN_OR_RETURN(job_.query, jobs.Text(1));
-      ASSIGN_OR_RETURN(job_.target, OptionalText(jobs, 2));
-      ASSIGN_OR_RETURN(job_.system, OptionalText(jobs, 3));
-      ASSIGN_OR_RETURN(job_.options, OptionalText(jobs, 4));
-      ASSIGN_OR_RETURN(job_.model, OptionalText(jobs, 5));
-      begun_ = !jobs.IsNull(6);
+      ASSIGN_OR_RETURN(job_, JobOf(jobs));
+      begun_ = job_.total.has_value();
       return absl::OkStatus();
     }
   }
@@ -153,9 +156,9 @@ absl::Status JobStore::FollowName() {
 }
 
 absl::Status JobStore::CheckThere() {
-  ASSIGN_OR_RETURN(
-      Statement * there,
-      Prepared(&there_, "SELECT total, query FROM {db}.lm_jobs WHERE name = ? LIMIT 1"));
+  ASSIGN_OR_RETURN(Statement * there, Prepared(&there_, absl::StrCat("SELECT ", kJobColumns,
+                                                                     ", began FROM {db}.lm_jobs "
+                                                                     "WHERE name = ? LIMIT 1")));
   ASSIGN_OR_RETURN(bool found, there->Bind(1, job_.name).Step());
   if (!found) {
     RETURN_IF_ERROR(FollowName());
@@ -166,12 +169,12 @@ absl::Status JobStore::CheckThere() {
     return absl::NotFoundError(
         absl::StrCat("job '", job_.name, "' was deleted or renamed while it ran"));
   }
-  ASSIGN_OR_RETURN(const std::string query, there->Text(1));
-  const bool replaced = (begun_ && there->IsNull(0)) || query != job_.query;
+  ASSIGN_OR_RETURN(const Job now, JobOf(*there));
+  ASSIGN_OR_RETURN(const std::optional<std::string> began, OptionalText(*there, kNumJobColumns));
+  const bool asked_anew =
+      begun_ && (!now.total.has_value() || (began_.has_value() && began != began_));
   there->Reset();
-  if (!replaced) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("job '", job_.name, "' was replaced by another while it ran"));
+  return asked_anew ? JobWasReplaced(job_) : CheckSameJob(job_, now);
 }
 
 absl::StatusOr<Statement*> JobStore::Prepared(Statement* statement, absl::string_view sql) {

@@ -36,6 +36,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/job.h"
 #include "extension/jobs/job_answer.h"
 #include "extension/jobs/job_counts.h"
 #include "extension/jobs/job_database.h"
@@ -80,8 +81,10 @@ class JobStore {
     return target_.Transact(body, patience);
   }
 
-  // NotFound where the job was deleted, or replaced by another, since it was opened. A job that was
-  // renamed is followed where this worker has rows of it, and NotFound otherwise.
+  // NotFound where the job was deleted, or replaced by another, since it was opened, be it by one
+  // of the same words whose query was asked anew; FailedPrecondition where its target, system
+  // prompt or options were changed. A job that was renamed is followed where this worker has rows
+  // of it, and NotFound otherwise.
   absl::Status CheckThere();
   // Gives this worker up to `most` waiting rows, or fewer where their texts have `bytes` by then,
   // and renews its claims. Rows come in the query's order, kMostOrdered at a time, and among these
@@ -150,6 +153,8 @@ class JobStore {
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.
   absl::Status Reasoned(absl::Status status) const;
+  // Learns when the rows of the job were written down.
+  absl::Status SetBegun();
   absl::Status FollowName();
   absl::Status WriteAnswer(int64_t number, const JobAnswer& answer, Outcome outcome);
   // Has the target take the answer of a row that is done.
@@ -160,7 +165,8 @@ class JobStore {
   JobDatabase& database_;
   JobWorker worker_;
   Job job_;
-  bool begun_ = false;  // it has its rows
+  bool begun_ = false;                // it has its rows
+  std::optional<std::string> began_;  // lm_jobs.began then, where that is known
   JobTarget target_;
   Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_claimed_,
       complete_, counts_;

@@ -25,7 +25,10 @@
 //            answered as lm_summarize() does, with its `combine` and `part_tokens`: the system
 //            prompt is the instruction, and texts longer than the context are read in parts
 // A job may be renamed (UPDATE lm_jobs SET name = ...): its rows follow, and a run that has claimed
-// some goes on under the new name. A run or an export that has claimed none ends with an error.
+// some goes on under the new name. A run or an export that has claimed none ends with an error. So
+// does a run whose job is replaced or changed (query, target, system, options) meanwhile, or has
+// its query asked anew: it writes no other answer down, for that would be one to what was asked
+// before.
 //
 // WHAT IS GUARANTEED
 //

@@ -9,6 +9,9 @@
 -- At its beginning another connection's lock is waited for as long as PRAGMA busy_timeout says (5 s where it is not set), and
 -- is an error then; later, with answers at stake, for ten minutes.
 --
+-- A job that is replaced meanwhile, or whose target, system prompt or options are changed, ends the runs that began with what it had
+-- before, with an error; the next run goes on with what it has now.
+--
 -- columns
 --   total              the job's rows
 --   done, failed       of these, whoever has run them

@@ -759,6 +759,48 @@ class EndTest(JobRulesTest):
                 with self.assertRaisesRegex(sqlite3.OperationalError, message):
                     rows.fetchall()
 
+    def test_what_another_run_has_begun_in_its_place(self):
+        replace = "INSERT OR REPLACE INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM t', ?, '{\"max_tokens\":2}')"
+        same = "UPDATE t SET answer = :value WHERE id = :id"
+        changed = "job 'j' was changed while it ran: its target, system or options are others now"
+        replaced = "job 'j' was replaced by another while it ran"
+        for change, values, options, message in (
+                (replace, ("UPDATE t SET secret = :value WHERE id = :id",), None, replaced), (replace, (same,), None, replaced),
+                ("UPDATE lm_jobs SET total = NULL", (), None, replaced),
+                ("UPDATE lm_jobs SET target = 'UPDATE t SET secret = :value WHERE id = :id'", (), None, changed),
+                ("UPDATE lm_jobs SET system = 'Shout.'", (), '{"refresh":true}', changed),
+                ("UPDATE lm_jobs SET options = '{\"max_tokens\":3}'", (), '{"refresh":true}', changed)):
+            with self.subTest(change=change, values=values), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
+                self.add(db)
+                rows = db.execute("SELECT * FROM lm_run('j', '{\"chunk\":2,\"progress_ms\":0}')")
+                rows.fetchone()
+                other = harness.connect(str(self.folder / "notes.db"))
+                other.execute(change, values)
+                # The other one's run, until it has its rows, and all but those that the first has claimed.
+                run = other.execute("SELECT total, done FROM lm_run('j', ?)", (options or '{"progress_ms":0}',))
+                run.fetchone()
+                before = other.execute("SELECT answered FROM lm_job_rows ORDER BY number").fetchall()
+                with self.assertRaisesRegex(sqlite3.OperationalError, message):
+                    rows.fetchall()
+                self.assertEqual(other.execute("SELECT answered FROM lm_job_rows ORDER BY number").fetchall(), before)
+                self.assertEqual(run.fetchall()[-1], (12, 12))
+                other.close()
+                db.close()
+
+    def test_an_unchanged_job_is_refreshed_beside_a_run(self):
+        db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
+        self.add(db)
+        rows = db.execute("SELECT total, done, failed FROM lm_run('j', '{\"chunk\":2,\"progress_ms\":0}')")
+        rows.fetchone()
+        other = harness.connect(str(self.folder / "notes.db"))
+        self.addCleanup(other.close)
+        run = other.execute("SELECT total, done, failed FROM lm_run('j', '{\"refresh\":true,\"chunk\":2,\"progress_ms\":0}')")
+        run.fetchone()
+        self.assertEqual(rows.fetchall()[-1], (12, 12, 0))
+        self.assertEqual(run.fetchall()[-1], (12, 12, 0))
+
     def test_another_job_in_its_place(self):
         db = self.open()
         db.execute("ALTER TABLE t ADD COLUMN other TEXT")
