@@ -5,6 +5,7 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/model_loss.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 
@@ -36,6 +37,8 @@ void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<
 void Engine::Fail(const StepPlan& plan, const absl::Status& status) {
   if (IsModelLoss(status)) {
     LoseModel(status);
+  } else if (absl::IsResourceExhausted(status)) {
+    FailBatch(plan, WithTrouble(status, Trouble::kMemory));
   } else {
     FailBatch(plan, status);
   }
@@ -77,9 +80,11 @@ void Engine::FailAll(const absl::Status& status) {
 void Engine::LoseModel(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
-    if (accepting_.ok()) accepting_ = absl::UnavailableError(status.message());
+    if (accepting_.ok()) {
+      accepting_ = WithTrouble(absl::UnavailableError(status.message()), Trouble::kLoss);
+    }
   }
-  FailAll(status);
+  FailAll(WithTrouble(status, Trouble::kLoss));
 }
 
 void Engine::Finish(std::unique_ptr<Sequence> sequence, Generation result) {

@@ -5,13 +5,15 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "engine/base/out_of_memory.h"
 
 namespace lm {
 namespace {
 
 constexpr char kPayload[] = "sqlite-lm/trouble";
 // By their numbers.
-constexpr const char* kNames[] = {"none", "server", "refusal", "outage", "account"};
+constexpr const char* kNames[] = {"none",    "server", "refusal", "outage",
+                                  "account", "memory", "loss"};
 
 }  // namespace
 
@@ -24,7 +26,7 @@ absl::Status WithTrouble(absl::Status status, Trouble trouble) {
 
 Trouble TroubleOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kPayload);
-  if (!payload.has_value()) return Trouble::kNone;
+  if (!payload.has_value()) return status == OutOfMemory() ? Trouble::kMemory : Trouble::kNone;
   const auto name = std::find(std::begin(kNames), std::end(kNames), std::string(*payload));
   return name == std::end(kNames) ? Trouble::kNone
                                   : static_cast<Trouble>(name - std::begin(kNames));

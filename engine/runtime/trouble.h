@@ -17,9 +17,12 @@ enum class Trouble {
   kRefusal,  // the server refuses this request, or all, and will go on doing so
   kOutage,   // no server was reached
   kAccount,  // the key or the money: all requests are refused until its owner does something
+  kMemory,   // this process had none left for this request and those beside it
+  kLoss,     // the model of this process is lost (model_loss.h), with all that it is asked
 };
 
 absl::Status WithTrouble(absl::Status status, Trouble trouble);
+// OutOfMemory(), for which there is no memory to carry anything, is kMemory by itself.
 Trouble TroubleOf(const absl::Status& status);
 
 }  // namespace lm

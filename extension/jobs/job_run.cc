@@ -444,6 +444,13 @@ absl::Status JobRun::StopForTarget() {
                                          "gives them to it without asking again"));
 }
 
+const char* JobRun::WaitsFor() const {
+  if (trouble_.any()) {
+    return TroubleOf(trouble_.last()) == Trouble::kMemory ? "memory" : "network";
+  }
+  return rows_.empty() ? "others" : "model";
+}
+
 absl::Status JobRun::StopForTrouble() {
   const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
   if (over.ok()) return over;
@@ -464,9 +471,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     // Answers that have come are committed before: the probe may be one of these rows.
     if (!trouble_.any() || answered == 0) RETURN_IF_ERROR(AskAgain());
     if (!IsTimeToCommit(answered, absl::Now())) {
-      const WaitingFor waiting(work_.get(), trouble_.any()  ? "network"
-                                            : rows_.empty() ? "others"
-                                                            : "model");
+      const WaitingFor waiting(work_.get(), WaitsFor());
       absl::SleepFor(kPoll);
       continue;
     }

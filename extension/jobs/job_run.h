@@ -132,6 +132,7 @@ class JobRun {
   // Lets rows that are held be asked again, all or one.
   absl::Status Release(bool only_one);
   void Show(const JobCounts& counts);  // in lm_running
+  const char* WaitsFor() const;        // likewise
   absl::StatusOr<JobProgress> Progress(absl::Time now);
   // Which budget ends the run now: time is over, or none of its rows is under way and nothing is
   // left for another. Empty: none.

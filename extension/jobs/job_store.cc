@@ -281,10 +281,13 @@ absl::Status JobStore::OrderWaiting() {
   return absl::OkStatus();
 }
 
+// A row that fails keeps the answer that it had, to what was asked before a refresh.
 absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer, Outcome outcome) {
   ASSIGN_OR_RETURN(Statement * complete,
                    Prepared(&complete_,
-                            "UPDATE {db}.lm_job_rows SET state = ?2, value = ?3, error = ?4, "
+                            "UPDATE {db}.lm_job_rows SET state = ?2, "
+                            "value = CASE WHEN ?2 = 'failed' THEN coalesce(?3, value) ELSE ?3 END, "
+                            "error = ?4, "
                             "finish = ?5, tokens_in = ?6, tokens_cached = ?7, tokens_out = ?8, "
                             "prompt_version = ?9, model = ?10, "
                             "worker = NULL, lease = NULL, "

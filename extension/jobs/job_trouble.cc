@@ -70,7 +70,8 @@ void JobTrouble::ProbeAnswered(absl::Time now) {
   ++probes_;
   if (!any()) return;  // a row was answered meanwhile
   probed_ = false;
-  if (TroubleOf(last_) == Trouble::kServer && IsPatient(now)) {
+  const Trouble trouble = TroubleOf(last_);
+  if (trouble == Trouble::kMemory || (trouble == Trouble::kServer && IsPatient(now))) {
     turn_ = true;
     Pause(now);
   } else {
@@ -90,12 +91,14 @@ absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
   const bool patient = now - began_ < patience_;
   switch (TroubleOf(last_)) {
     case Trouble::kAccount:
+    case Trouble::kLoss:
       return last_;
     case Trouble::kRefusal:
       return probed_ ? last_ : absl::OkStatus();
     case Trouble::kServer:
       return probed_ && !patient ? last_ : absl::OkStatus();
     case Trouble::kOutage:
+    case Trouble::kMemory:
     case Trouble::kNone:
       return patient ? absl::OkStatus() : last_;
   }

@@ -51,13 +51,14 @@
 //
 // The query is asked again. What it gives is held against lm_job_rows, by the ids: new rows join;
 // answered ones whose prompt, system prompt, options or model are no longer those of the answer
-// wait again (done or failed), and keep that answer until there is another; those that it gives no
-// more are marked (lm_job_rows.vanished), keep all that they have, and count no longer; the others
-// are not touched, nor generated again. A row that comes back has its answer still, and the target
-// takes it once more. All this is one transaction, before the first row is generated: killed at any
-// moment, the same statement goes on, and a plain lm_run() does, too. So the query of such a job
-// gives all its rows ("WHERE label IS NULL" would give each only until it has an answer), and the
-// target is one that may take a row's second answer: an UPDATE, or INSERT OR REPLACE.
+// wait again (done or failed), and keep that answer until there is another, even where they fail;
+// those that it gives no more are marked (lm_job_rows.vanished), keep all that they have, and count
+// no longer; the others are not touched, nor generated again. A row that comes back has its answer
+// still, and the target takes it once more. All this is one transaction, before the first row is
+// generated: killed at any moment, the same statement goes on, and a plain lm_run() does, too. So
+// the query of such a job gives all its rows ("WHERE label IS NULL" would give each only until it
+// has an answer), and the target is one that may take a row's second answer: an UPDATE, or INSERT
+// OR REPLACE.
 //
 // The question is kept with its answer: prompt_version is a digest of the prompt, the system prompt
 // and those options that change an answer (not on_error, priority and the like), model the digest
@@ -102,7 +103,9 @@
 // What all rows would meet is no row's failure: a server that cannot be reached, or fails at every
 // row, a key or an account that is refused. The run ends with an error then, and its rows wait as
 // if it had not claimed them; of an outage only once `outage_seconds` are over. A row fails for
-// itself where the server goes on to answer others, or the run's probe (job_trouble.h).
+// itself where the server goes on to answer others, or the run's probe (job_trouble.h). So it is
+// with a model of this process that is lost (its file was cut, its packed weights are damaged),
+// which ends the run at once, and with memory that is not there, which is waited for.
 //
 // options of the run:
 //   chunk       rows under way and not committed; 128, but no more than have 64 MiB of texts.

@@ -21,9 +21,10 @@
 //   foreseen     of the answers, those that look-ahead had asked for before SQLite came to the row
 //   tokens_per_second     generated for it, over all of its `seconds`
 //   eta_seconds  where the total is known
-//   waiting_for  'model'; 'load', a model to be loaded; 'network', a batch of the Batch API;
-//                'lock', another's lock on the job's database; 'others', rows of the job that other
-//                runs have claimed; NULL: none of these, it is SQLite's or the host's turn
+//   waiting_for  'model'; 'load', a model to be loaded; 'network', a batch of the Batch API, or a
+//                job's server that is to come back; 'memory', likewise some that is free; 'lock',
+//                another's lock on the job's database; 'others', rows of the job that other runs
+//                have claimed; NULL: none of these, it is SQLite's or the host's turn
 //   hint         why a statement is answered row by row; the same is told to the host's log
 //                (SQLITE_CONFIG_LOG) once a statement, with the code SQLITE_WARNING
 //

@@ -31,13 +31,15 @@
 --   job      its name
 --   id, prompt, system   what the query gave
 --   state    waiting, running, done, failed
---   value    the answer; also where the target has refused it (`finish` is then not 'error'): lm_run() gives it to the target again
+--   value    the answer; also where the target has refused it (`finish` is then not 'error'): lm_run() gives it to the target again.
+--            A row that was to be answered anew, and failed, keeps the answer that it had
 --   error    why there is none; else NULL
 --   finish, tokens_in, tokens_cached, tokens_out   as in lm_each
 --   attempts   how often a run has claimed it, but for those that ended since the model's server was gone, or would not answer at all
 --   worker, lease   who has claimed it, and until when (milliseconds since 1970)
 --   answered   when it was done, or failed
---   prompt_version, model   to what that is the answer: a digest of prompt, system prompt and options, and one of the model's file
+--   prompt_version, model   to what that is the answer, or the error: a digest of prompt, system prompt and options, and one of the
+--            model's file
 --   vanished   since when the query does not give the row any more: lm_run(job, '{"refresh":true}') found it so
 --
 -- What is wrong with options is said by lm_run(), before anything is asked, and at any time by lm_check_job(system, options); the

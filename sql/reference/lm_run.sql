@@ -35,7 +35,7 @@
 --                others than those of their answer are generated again; those that are gone are marked, and kept
 --   progress_ms  the least time between two rows of the result (1000)
 --   lease_ms     after how long without a sign of life another run's claims are void (30000)
---   outage_seconds   how long the model's servers are waited for where they cannot be reached, or fail at every row (60)
+--   outage_seconds   how long the model's servers are waited for where they cannot be reached, or fail at every row; and memory (60)
 --   max_seconds, max_total_tokens, max_cost
 --                the run's budgets: it ends well where one is reached, and the rows that are left wait; `stopped` says it
 --   database     which database has the job: main, or an attached one; unless given, the first that does
@@ -51,6 +51,8 @@
 -- for 16 tokens at most. A row that fails three times while others are answered in between fails for itself; so does one that is tried
 -- again and fails as it did before. Where only the probe is answered, rows that are refused fail so, too; but a server may fail (5xx)
 -- with all but the probe for a while: then rows are asked one by one, and fail for themselves once outage_seconds are over.
+-- The same of a model in this process: where its file was cut or its packed weights are damaged, the run ends at once, and the next
+-- one loads the model anew; where there is no memory, some is waited for as for a server, with rows one by one, and none fails for it.
 --
 -- An answer that the target refuses (a constraint, a deferred foreign key, a trigger) is its row's failure, and kept in
 -- lm_job_rows.value. A target that can take none (a table or column of it was dropped) ends the run with an error; the answers that

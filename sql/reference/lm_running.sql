@@ -24,8 +24,9 @@
 --   tokens_per_second  generated for it, over all of `seconds`
 --   eta_seconds        where the total is known
 --   seconds            since it began
---   waiting_for        model; load: a model; network: a batch of a Batch API; lock: another's on the job's database; others: rows of the
---                      job that other runs have claimed; NULL: it is SQLite's turn, or the host's
+--   waiting_for        model; load: a model; network: a batch of a Batch API, or a job's server that is to come back; memory: some for the
+--                      rows of a job; lock: another's on the job's database; others: rows of the job that other runs have claimed; NULL:
+--                      it is SQLite's turn, or the host's
 --   hint               why it is answered row by row; SQLite's log has it, too
 --   began              when (UTC)
 

@@ -140,6 +140,28 @@ class PackCacheTest(unittest.TestCase):
         self.assertEqual(self.ask(process), [self.answer, "written"])  # loaded anew
         self.assertIn(self.ask(self.start())[1], ("mapped", "read"))
 
+    def test_damage_fails_no_row_of_a_job(self):
+        pack = self.packed()
+        pack.chmod(0o644)
+        with open(pack, "r+b") as file:
+            file.seek(pack.stat().st_size // 2)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 1]))
+        db = harness.connect(str(self.folder / "notes.db"))
+        self.addCleanup(db.close)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('pack_cache', ?), ('model', 'm')", (str(self.cache),))
+        db.execute("INSERT INTO temp.lm_models VALUES ('m', ?)", (str(self.model),))
+        db.execute("INSERT INTO lm_jobs(name, query, options) VALUES ('j', 'SELECT value, ''note '' || value FROM json_each(''[1,2,3,4,5,6,7,8,9]'')', "
+                   "'{\"max_tokens\":2}')")
+        with self.assertRaisesRegex(Exception, "job 'j' stopped: the packed weights '.*' are damaged.*lm_run\\(\\) goes on with them"):
+            db.execute("SELECT * FROM lm_run('j')").fetchall()
+        states = "SELECT state, error, attempts, count(*) FROM lm_job_rows GROUP BY 1, 2, 3"
+        self.assertEqual(db.execute(states).fetchall(), [("waiting", None, 0, 9)])
+        self.assertRegex(harness.value(db, "SELECT status FROM lm_jobs"), "^stopped: the packed weights '.*' are damaged")
+        db.execute("SELECT * FROM lm_run('j')").fetchall()
+        self.assertEqual(db.execute(states).fetchall(), [("done", None, 1, 9)])
+
     def test_another_file_says_that_its_directory_is_as_large_as_a_disk(self):
         self.cache.mkdir()
         other = self.cache / "other.pack"

@@ -171,6 +171,24 @@ class RefreshTest(unittest.TestCase):
         with self.assertRaisesRegex(sqlite3.OperationalError, 'refresh must be true or false, got "yes"'):
             db.execute("SELECT * FROM lm_run('label', '{\"refresh\":\"yes\"}')").fetchall()
 
+    def test_a_row_that_fails_keeps_the_answer_that_it_had(self):
+        db = self.make()
+        self.refresh(db)
+        kept = db.execute("SELECT value, short FROM lm_job_rows JOIN notes USING (id) WHERE id = 2").fetchone()
+        db.execute("UPDATE notes SET body = x'00' WHERE id = 2")
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS - 1, 1, 0, 1, 0), 1))
+        row = "SELECT state, finish, value, short FROM lm_job_rows JOIN notes USING (id) WHERE id = 2"
+        self.assertEqual(db.execute(row).fetchone(), ("failed", "error", *kept))
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS - 1, 1, 0, 0, 0), 0))  # it would fail again
+        # It is no answer that the target is to take.
+        db.execute("SELECT * FROM lm_run('label', '{\"retry\":true}')").fetchall()
+        self.assertEqual(db.execute(row).fetchone(), ("failed", "error", *kept))
+        db.execute("UPDATE notes SET body = 'mended' WHERE id = 2")
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, 0, 1, 0), 1))
+        db.execute("UPDATE notes SET body = NULL WHERE id = 2")
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, 0, 1, 0), 1))
+        self.assertEqual(db.execute(row).fetchone(), ("done", None, None, None))  # as NULL is answered
+
     def test_what_has_vanished_is_not_tried_again(self):
         db = self.make()
         db.execute("UPDATE notes SET body = x'00' WHERE id <= 2")

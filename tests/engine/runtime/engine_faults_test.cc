@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/runtime/engine.h"
+#include "engine/runtime/trouble.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -69,9 +70,12 @@ TEST_F(EngineFaultsTest, WhoWaitsIsToldWhatIsWrongWithWeightsThatAreLaidOut) {
   Start();
   const auto request = Submit(Long());
   ASSERT_TRUE(request->WaitFor(absl::Seconds(10)));
-  EXPECT_EQ(Await(request).status.message(), "the file was changed");
+  const absl::Status told = Await(request).status;
+  EXPECT_EQ(told.message(), "the file was changed");
+  EXPECT_EQ(TroubleOf(told), Trouble::kLoss);
   const auto next = engine_->Submit(Long());
   EXPECT_TRUE(absl::IsUnavailable(next.status())) << next.status();
+  EXPECT_EQ(TroubleOf(next.status()), Trouble::kLoss);
 }
 
 TEST_F(EngineFaultsTest, TellsTheWorkAsideThatWasDoneBesideLayingWeightsOut) {
@@ -330,6 +334,7 @@ TEST_F(EngineFaultsTest, MemoryThatRunsOutIsAnErrorForThoseUnderWay) {
     for (const auto& request : {a, b}) {
       const Generation result = Await(request);
       EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
+      EXPECT_EQ(TroubleOf(result.status), Trouble::kMemory);
       a->Cancel();
       b->Cancel();
     }
