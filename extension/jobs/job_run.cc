@@ -299,7 +299,7 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
   std::vector<std::list<Row>::iterator> taken;
   std::vector<int64_t> written;
   std::vector<JobRow> claimed;
-  int64_t failed = 0, cached = 0, tokens_out = 0;
+  int64_t failed = 0, last_failed = 0, cached = 0, tokens_out = 0;
   RETURN_IF_ERROR(store_->Transact(
       [&]() -> absl::Status {
         taken.clear();
@@ -317,7 +317,10 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
           tokens_out += remembered ? 0 : answer.generation.tokens_out;
           ASSIGN_OR_RETURN(const JobStore::Outcome outcome,
                            store_->Complete(row->number, std::move(answer)));
-          failed += outcome == JobStore::Outcome::kFailed;
+          if (outcome == JobStore::Outcome::kFailed) {
+            ++failed;
+            last_failed = row->number;
+          }
           taken.push_back(row);
           if (outcome != JobStore::Outcome::kLost) written.push_back(row->number);
         }
@@ -344,6 +347,7 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
     rows_.erase(row);
   }
   failed_ += failed;
+  if (failed > 0) last_failed_ = last_failed;
   cached_ += cached;
   tokens_out_ += tokens_out;
   last_commit_ = absl::Now();
@@ -429,7 +433,7 @@ absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why, Others others) 
 }
 
 absl::Status JobRun::StopForErrors() {
-  ASSIGN_OR_RETURN(const std::string last, store_->LastFailure());
+  ASSIGN_OR_RETURN(const std::string last, store_->FailureOf(last_failed_));
   const std::string why =
       absl::StrCat(failed_, " rows failed, max_errors is ", max_errors_, "; ", last);
   RETURN_IF_ERROR(Stop(why).status());

@@ -164,7 +164,8 @@ class JobRun {
   std::list<Held> held_;  // claimed, and to be asked again
   JobTrouble trouble_;
   std::optional<PendingAnswer> probe_;
-  int64_t failed_ = 0;  // by this run
+  int64_t failed_ = 0;       // by this run
+  int64_t last_failed_ = 0;  // of these, its number
   int64_t cached_ = 0;
   int64_t tokens_out_ = 0;
   int64_t finished_before_ = 0;          // of the job, when the run began

@@ -490,11 +490,10 @@ absl::StatusOr<JobCounts> JobStore::Counts() {
   return result;
 }
 
-absl::StatusOr<std::string> JobStore::LastFailure() {
-  ASSIGN_OR_RETURN(Statement failure, Make("SELECT id, error FROM {db}.lm_job_rows WHERE "
-                                           "job = ? AND state = 'failed' AND vanished IS NULL "
-                                           "ORDER BY number DESC LIMIT 1"));
-  ASSIGN_OR_RETURN(const bool row, failure.Bind(1, job_.name).Step());
+absl::StatusOr<std::string> JobStore::FailureOf(int64_t number) {
+  ASSIGN_OR_RETURN(Statement failure, Make("SELECT id, error FROM {db}.lm_job_rows "
+                                           "WHERE number = ? AND state = 'failed'"));
+  ASSIGN_OR_RETURN(const bool row, failure.Bind(1, number).Step());
   if (!row) return "";
   ASSIGN_OR_RETURN(const std::string id, failure.Text(0));
   ASSIGN_OR_RETURN(const std::string error, failure.Text(1));

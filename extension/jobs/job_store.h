@@ -130,8 +130,8 @@ class JobStore {
 
   // These two need no transaction.
   absl::StatusOr<JobCounts> Counts();
-  // "id 7: ...": a row that failed, the last there is; empty where none has.
-  absl::StatusOr<std::string> LastFailure();
+  // "id 7: ...", with the error of a row that has failed; empty where it has not.
+  absl::StatusOr<std::string> FailureOf(int64_t number);
 
   // What a statement selects of lm_job_rows for RowOf().
   static constexpr char kRowColumns[] =

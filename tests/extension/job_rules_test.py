@@ -476,6 +476,20 @@ class EndTest(JobRulesTest):
         self.check_ends("INSERT INTO t(body) SELECT 'x'", target="UPDATE lm_job_rows SET state = 'waiting' WHERE id = :id",
                         end=(3, 0, 0))
 
+    def test_the_failure_that_ends_a_run_is_one_of_its_own(self):
+        for options in ('{"refresh":true,"max_errors":0}', '{"refresh":true}'):
+            with self.subTest(options=options), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                db = self.open(script="INSERT INTO t(body) VALUES (x'0102');")
+                self.add(db)
+                self.assertEqual(self.run_job(db), (4, 3, 1))
+                if "max_errors" not in options:
+                    db.execute("UPDATE lm_jobs SET options = json_set(options, '$.on_error', 'error')")
+                db.execute("UPDATE t SET body = 'a' || char(0) || 'b' WHERE id = 2")
+                self.refused(db, "1 rows failed, max_errors is 0; id 2: ", options=options)
+                self.assertRegex(harness.value(db, "SELECT status FROM lm_jobs"), "max_errors is 0; id 2: ")
+                db.close()
+
     def test_a_trigger_that_keeps_a_row_from_being_done(self):
         db = self.open(script="INSERT INTO t(body) VALUES ('a newt');")
         self.add(db)
