@@ -43,7 +43,7 @@ absl::StatusOr<FoundJob> FindJob(sqlite3* user, absl::string_view job,
 }
 
 absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
-                                 const std::optional<std::string>& database) {
+                                 const std::optional<std::string>& database, bool asks_again) {
   ASSIGN_OR_RETURN(FoundJob found, FindJob(connection.db(), job, database));
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->BecomeJob(std::string(job));
@@ -51,7 +51,7 @@ absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
   RETURN_IF_ERROR(found.database->CheckWritable());
   RETURN_IF_ERROR(found.database->CheckUsersLocks());
   if (found.database->own()) RETURN_IF_ERROR(connection.RegisterPure(found.database->db()));
-  RETURN_IF_ERROR(found.store->Prepare());
+  RETURN_IF_ERROR(found.store->Prepare(asks_again));
   if (const std::optional<std::string>& system = found.store->job().system; system.has_value()) {
     RETURN_IF_ERROR(InWordsOf("the job's system prompt:", CheckNotOptions(*system, "system")));
   }

@@ -29,10 +29,11 @@ absl::StatusOr<FoundJob> FindJob(sqlite3* user, absl::string_view job,
                                  const std::optional<std::string>& database);
 
 // The same, made ready to be worked on: its statements have been looked at (JobStore::Prepare), its
-// tables are this version's. FailedPrecondition where its database is read-only, or the user's own
-// locks are in the way.
+// tables are this version's. `asks_again`: its query is to be asked again. FailedPrecondition where
+// its database is read-only, or the user's own locks are in the way.
 absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
-                                 const std::optional<std::string>& database);
+                                 const std::optional<std::string>& database,
+                                 bool asks_again = false);
 
 }  // namespace lm
 

@@ -110,6 +110,8 @@ absl::Status JobPlan::Stage() const {
 absl::Status JobPlan::Make(absl::string_view model) {
   ASSIGN_OR_RETURN(const bool planned, IsPlanned(model, /*any_model=*/false));
   if (planned) return absl::OkStatus();
+  // Its query was not looked at (JobStore::Prepare).
+  if (job_.total.has_value()) return JobWasReplaced(job_);
   if (database_.own()) RETURN_IF_ERROR(Stage());
   absl::Status status = database_.Transact([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const bool by_another, IsPlanned(model, /*any_model=*/false));

@@ -53,7 +53,7 @@ JobRun::JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user)
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
                                                       const JobRunOptions& options) {
-  ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database));
+  ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database, options.refresh));
   std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection.db()));
   run->work_ = StatementCall::Work();
   RETURN_IF_ERROR(run->ReadOptions(connection));

@@ -75,22 +75,25 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
   return store;
 }
 
-absl::Status JobStore::Prepare() {
-  absl::Status prepared = PrepareStatements();
+absl::Status JobStore::Prepare(bool asks_again) {
+  const bool asks_query = !begun_ || asks_again;
+  absl::Status prepared = PrepareStatements(asks_query);
   if (!absl::StrContains(prepared.message(), "unsafe use of virtual table")) return prepared;
   ASSIGN_OR_RETURN(const bool trusted, database_.TrustFullText());
-  return trusted ? PrepareStatements() : prepared;
+  return trusted ? PrepareStatements(asks_query) : prepared;
 }
 
-absl::Status JobStore::PrepareStatements() {
+absl::Status JobStore::PrepareStatements(bool asks_query) {
   // Of what lm_run() itself does to the tables, too.
   for (const char* own : {"SELECT * FROM {db}.lm_jobs, {db}.lm_job_rows",
                           "UPDATE {db}.lm_job_rows SET state = 'running', value = NULL"}) {
     RETURN_IF_ERROR(database_.CheckAllowed(database_.Sql(own)));
   }
-  RETURN_IF_ERROR(
-      InWordsOf("the job's query", Reasoned(JobPlan(&database_, &job_).PrepareQuery().status())));
-  RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
+  if (asks_query) {
+    RETURN_IF_ERROR(
+        InWordsOf("the job's query", Reasoned(JobPlan(&database_, &job_).PrepareQuery().status())));
+    RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
+  }
   if (!job_.target.has_value()) return absl::OkStatus();
   return InWordsOf("the job's target", Reasoned(target_.Prepare(*job_.target)));
 }

@@ -61,9 +61,10 @@ class JobStore {
   const Job& job() const { return job_; }
   const JobWorker& worker() const { return worker_; }
 
-  // Looks at the job's query and target: InvalidArgument where one of them is not what it has to
-  // be, PermissionDenied where the user's connection may not do what it does.
-  absl::Status Prepare();
+  // Looks at the job's target, and at its query where that is still to be asked, or `asks_again`:
+  // InvalidArgument where one of them is not what it has to be, PermissionDenied where the user's
+  // connection may not do what it does.
+  absl::Status Prepare(bool asks_again = false);
 
   // Reads the query and writes down its rows, if that was not done yet. Other writers are kept
   // waiting only while the rows are copied. `model` is written down as well: FailedPrecondition
@@ -71,7 +72,7 @@ class JobStore {
   absl::Status Plan(absl::string_view model);
   // Reads the query again (JobPlan::Refresh), and has the target take the kept answers of rows that
   // were gone meanwhile. A job whose options name the model may have another than it was begun
-  // with. Begins a transaction.
+  // with. Begins a transaction. REQUIRES: Prepare() has looked at the query.
   absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
                                      bool any_model);
 
@@ -148,7 +149,7 @@ class JobStore {
   static constexpr size_t kMostOrderedBytes = 16 << 20;  // of prompts
 
   absl::Status Load(absl::string_view name);
-  absl::Status PrepareStatements();
+  absl::Status PrepareStatements(bool asks_query);
   absl::Status OrderWaiting();
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.

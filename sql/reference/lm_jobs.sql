@@ -8,7 +8,7 @@
 --
 -- columns of lm_jobs
 --   name     the job's, for lm_run()
---   query    SELECT id, prompt [, system]: asked once, when the job first runs
+--   query    SELECT id, prompt [, system]: asked once, when the job first runs; from then on it goes on without what that reads
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
 --   system   the system prompt of rows without one of their own
 --   options  those of generate(). on_error: "null" unless given here or in lm_settings: a row that fails has its error in
@@ -70,6 +70,18 @@ SELECT id, state, value IS NULL, error, attempts FROM lm_job_rows WHERE job = 'a
 
 SELECT created <= began, began <= ended FROM lm_jobs;
 --> 1|1
+-- A table that the query reads may be gone by then.
+CREATE TABLE inbox AS SELECT 1 AS id, 'Hello' AS body;
+INSERT INTO lm_jobs(name, query, options) VALUES ('mails', 'SELECT id, body FROM inbox', '{"max_tokens":2,"cache":false}');
+SELECT max(total), max(done) FROM lm_run('mails', '{"max_total_tokens":1}');
+--> 1|0
+DROP TABLE inbox;
+SELECT max(total), max(done) FROM lm_run('mails');
+--> 1|1
+SELECT * FROM lm_run('mails', '{"refresh":true}');
+--! the job's query: no such table: inbox
+DELETE FROM lm_jobs WHERE name = 'mails';
+
 UPDATE lm_jobs SET query = 'SELECT 4, 5';
 --! the job has begun, .* its query is not asked again
 SELECT name, lm_check_job(system, options) FROM lm_jobs;

@@ -684,6 +684,20 @@ class EndTest(JobRulesTest):
         self.assertEqual(self.run_job(db), (3, 3, 0))  # nothing to do
         self.assertEqual(db.execute(times).fetchone(), (created, began, ended))
 
+    def test_a_begun_job_goes_on_without_its_source(self):
+        for end in ("DROP TABLE notes", "ALTER TABLE notes RENAME TO others", "ALTER TABLE notes RENAME COLUMN body TO bodies"):
+            with self.subTest(end=end), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                db = self.open(script="CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT); INSERT INTO notes(body) VALUES ('a cow'), ('a hen');")
+                self.add(db, query="SELECT id, body FROM notes")
+                self.assertEqual(self.run_job(db, options='{"max_total_tokens":1}'), (2, 0, 0))
+                db.execute(end)
+                self.refused(db, "the job's query:? no such (table: notes|column: body)", options='{"refresh":true}')
+                self.assertEqual(self.run_job(db), (2, 2, 0))
+                db.execute("UPDATE lm_jobs SET total = NULL")
+                self.refused(db, "the job's query:? no such (table: notes|column: body)")
+                db.close()
+
     def test_a_query_that_is_changed_too_late(self):
         db = self.open()
         self.add(db)
