@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "extension/batch/row_prompt.h"
+#include "extension/host/sqlite_value.h"
 
 namespace lm {
 namespace {
@@ -405,13 +406,13 @@ absl::Status JobStore::Release(bool untried) {
 
 absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
   ASSIGN_OR_RETURN(Statement others,
-                   Make("SELECT coalesce(worker, ''), max(lease) FROM {db}.lm_job_rows WHERE "
+                   Make("SELECT worker, max(lease) FROM {db}.lm_job_rows WHERE "
                         "job = ? AND state = 'running' AND worker IS NOT ? GROUP BY worker"));
   ASSIGN_OR_RETURN(Statement give_back,
                    Make("UPDATE {db}.lm_job_rows SET state = 'waiting', "
                         "worker = NULL, lease = NULL "
-                        "WHERE job = ? AND state = 'running' AND coalesce(worker, '') = ?"));
-  std::vector<std::string> gone;
+                        "WHERE job = ? AND state = 'running' AND worker IS ?"));
+  std::vector<OwnedValue> gone;  // what another program wrote may be no text
   std::map<std::string, OthersClaim> seen;
   const auto tick = std::chrono::steady_clock::now();
   // A run that has waited for the same lock as this one has not renewed its claims meanwhile.
@@ -420,6 +421,8 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, others.Step());
     if (!row) break;
+    OwnedValue name(sqlite3_value_dup(others.Value(0)));  // before it is made a text
+    if (name == nullptr) return absl::ResourceExhaustedError("out of memory");
     ASSIGN_OR_RETURN(std::string worker, others.Text(0));
     OthersClaim claimed{others.Integer(1), tick};
     const auto before = others_.find(worker);
@@ -427,13 +430,13 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
     const bool silent =
         absl::FromChrono(tick - claimed.since) >= lease || claimed.lease < absl::ToUnixMillis(now);
     if ((silent && could_renew) || JobWorker::IsGone(worker)) {
-      gone.push_back(worker);
+      gone.push_back(std::move(name));
     }
     seen.emplace(std::move(worker), claimed);
   }
   others_ = std::move(seen);
-  for (const std::string& worker : gone) {
-    RETURN_IF_ERROR(give_back.Bind(1, job_.name).Bind(2, worker).Run());
+  for (const OwnedValue& worker : gone) {
+    RETURN_IF_ERROR(give_back.Bind(1, job_.name).Bind(2, worker.get()).Run());
   }
   return absl::OkStatus();
 }

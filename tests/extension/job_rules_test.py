@@ -733,6 +733,20 @@ class EndTest(JobRulesTest):
         db.execute("UPDATE lm_job_rows SET state = 'running', worker = NULL, lease = NULL WHERE id = 3")
         self.assertEqual(self.run_job(db, options='{"lease_ms":3000}'), (3, 3, 0))
 
+    def test_a_claim_whose_worker_is_no_text(self):
+        for worker in ("CAST('w' AS BLOB)", "CAST('123.4.5#6.7' AS BLOB)", "CAST(x'ff61' AS TEXT)", "'a' || char(0) || 'b'", "x''", "''", "7"):
+            with self.subTest(worker=worker), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                db = self.open()
+                self.add(db)
+                self.assertEqual(self.run_job(db), (3, 3, 0))
+                db.execute(f"UPDATE lm_job_rows SET state = 'running', worker = {worker}, lease = 1 WHERE id = 2")
+                watch = threading.Timer(30, db.interrupt)
+                watch.start()
+                self.assertEqual(self.run_job(db, options='{"lease_ms":3000}'), (3, 3, 0))
+                watch.cancel()
+                db.close()
+
     def test_rows_that_were_taken_away_and_came_back(self):
         db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
         self.add(db)
