@@ -107,9 +107,27 @@ absl::Status JobPlan::Stage() const {
   return Execute(db, "COMMIT");
 }
 
-absl::Status JobPlan::Make(absl::string_view model) {
+// What a network's model is called by says where it is, and that may change.
+absl::Status JobPlan::CheckModelFile(absl::string_view model, absl::string_view digest) const {
+  if (digest.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement answered,
+                   Prepare("SELECT model FROM (SELECT model FROM {db}.lm_job_rows WHERE job = ?1 "
+                           "AND state = 'done' AND vanished IS NULL LIMIT 100) WHERE EXISTS("
+                           "SELECT 1 FROM {db}.lm_jobs WHERE name = ?1 AND model IS NOT NULL) "
+                           "AND model <> ?2 AND substr(model, 1, 8) <> 'network:' LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool found, answered.Bind(1, job_.name).Bind(2, digest).Step());
+  if (!found) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string other, answered.Text(0));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job '", job_.name, "' was begun with another file of the model ", model,
+      ": its answers are of one with the digest ", other, ", this connection's has ", digest,
+      " (UPDATE lm_jobs SET model = NULL to go on with it; with "
+      "'{\"refresh\":true}' it answers all rows)"));
+}
+
+absl::Status JobPlan::Make(absl::string_view model, absl::string_view digest) {
   ASSIGN_OR_RETURN(const bool planned, IsPlanned(model, /*any_model=*/false));
-  if (planned) return absl::OkStatus();
+  if (planned) return CheckModelFile(model, digest);
   // Its query was not looked at (JobStore::Prepare).
   if (job_.total.has_value()) return JobWasReplaced(job_);
   if (database_.own()) RETURN_IF_ERROR(Stage());

@@ -2,7 +2,7 @@
 // up to date when a run asks for it.
 //
 //   JobPlan plan(&database, &job);
-//   RETURN_IF_ERROR(plan.Make("qwen"));                                // once for each job
+//   RETURN_IF_ERROR(plan.Make("qwen", digest));                                // once for each job
 //   ASSIGN_OR_RETURN(JobChanges changes, plan.Refresh("qwen", ...));   // as often as one likes
 //
 // The query is read before other writers are kept waiting: where the job has a connection of its
@@ -42,9 +42,10 @@ class JobPlan {
   absl::StatusOr<Statement> PrepareQuery() const;
 
   // Writes the rows down, if that was not done yet. `model` is written down as well:
-  // FailedPrecondition where the job was begun with another. An error, too, where the job is not
-  // the same any more (CheckSameJob).
-  absl::Status Make(absl::string_view model);
+  // FailedPrecondition where the job was begun with another, or has answers of another file of it:
+  // one with another `digest`, unless that is empty. An error, too, where the job is not the same
+  // any more (CheckSameJob).
+  absl::Status Make(absl::string_view model, absl::string_view digest);
 
   struct Refreshed {
     JobQuestion question;    // what is asked now
@@ -70,6 +71,8 @@ class JobPlan {
   absl::StatusOr<bool> IsPlanned(absl::string_view model, bool any_model) const;
   // FailedPrecondition where a job of `total` rows has none, but a name that is no job's has some.
   absl::Status CheckRows(int64_t total) const;
+  // FailedPrecondition where rows have answers of a model's file with another digest.
+  absl::Status CheckModelFile(absl::string_view model, absl::string_view digest) const;
   // Hands over the columns of each row of the query.
   absl::Status EachRow(absl::FunctionRef<absl::Status(int64_t number, Statement& row)> take) const;
   // Copies the rows to `insert` (id, prompt, system).

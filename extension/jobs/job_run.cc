@@ -107,11 +107,11 @@ std::optional<std::string> JobRun::SystemOfJob() const {
 
 absl::Status JobRun::PlanRows() {
   const ModelInfo& info = call_->generator().info();
-  ASSIGN_OR_RETURN(std::string digest, call_->generator().digest());
+  ASSIGN_OR_RETURN(const std::string digest, call_->generator().digest());
   const std::optional<std::string> system = SystemOfJob();
-  question_.emplace(call_->generation, std::string(call_->SystemOf(system)), std::move(digest),
-                    parts_.get());
-  if (!options_.refresh) return store_->Plan(info.name);
+  question_.emplace(call_->generation, std::string(call_->SystemOf(system)), digest, parts_.get());
+  const bool has_file = call_->generator().engine() != nullptr;
+  if (!options_.refresh) return store_->Plan(info.name, has_file ? digest : "");
   // A model that the job's options name was changed on purpose.
   const bool any_model = !call_->generation.model.empty();
   ASSIGN_OR_RETURN(changes_, store_->Refresh(*question_, info.name, any_model));

@@ -29,8 +29,8 @@ absl::string_view Head(absl::string_view text, size_t bytes) {
 
 }  // namespace
 
-absl::Status JobStore::Plan(absl::string_view model) {
-  RETURN_IF_ERROR(JobPlan(&database_, &job_).Make(model));
+absl::Status JobStore::Plan(absl::string_view model, absl::string_view digest) {
+  RETURN_IF_ERROR(JobPlan(&database_, &job_).Make(model, digest));
   return SetBegun();
 }
 

@@ -68,8 +68,9 @@ class JobStore {
 
   // Reads the query and writes down its rows, if that was not done yet. Other writers are kept
   // waiting only while the rows are copied. `model` is written down as well: FailedPrecondition
-  // where the job was begun with another. Begins a transaction.
-  absl::Status Plan(absl::string_view model);
+  // where the job was begun with another, or with another file of it, which the `digest` tells.
+  // Begins a transaction.
+  absl::Status Plan(absl::string_view model, absl::string_view digest = "");
   // Reads the query again (JobPlan::Refresh), and has the target take the kept answers of rows that
   // were gone meanwhile. A job whose options name the model may have another than it was begun
   // with. Begins a transaction. REQUIRES: Prepare() has looked at the query.

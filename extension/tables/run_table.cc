@@ -64,7 +64,8 @@
 // and those options that change an answer (not on_error, priority and the like), model the digest
 // of the model's file. What an older version of this extension answered has neither, and is judged
 // by its texts alone, once. A changed query needs total = NULL in the same UPDATE, as ever; so does
-// another model as the connection's default (model = NULL), unless the job's options name it.
+// another model as the connection's default (model = NULL), unless the job's options name it. A
+// plain run takes no other model without that, and no other file of the same name.
 //
 // WHAT A JOB MAY DO
 //

@@ -118,6 +118,35 @@ class RefreshTest(unittest.TestCase):
         self.assertEqual(self.refresh(db), everything)
         self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 1)
 
+    def test_another_file_of_the_same_model(self):
+        db = self.make("model.db")
+        model = self.folder / "model.gguf"
+        shutil.copy(harness.MODELS / "llama-q8_0.gguf", model)
+        other = self.folder / "other.gguf"
+        shutil.copy(harness.MODELS / "llama-q4_k_m.gguf", other)
+        use = "INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', ?)"
+        db.execute("INSERT INTO temp.lm_models(name, path) VALUES ('one', ?), ('two', ?)", (str(model), str(other)))
+        db.execute(use, ("one",))
+        plain = "SELECT total, done FROM lm_run('label', ?)"
+        done = db.execute(plain, ('{"max_total_tokens":200}',)).fetchall()[-1][1]
+        self.assertTrue(0 < done < ROWS, done)
+        db.execute(use, ("two",))
+        with self.assertRaisesRegex(sqlite3.OperationalError, "was begun with another file of the model .*UPDATE lm_jobs SET model = NULL"):
+            db.execute(plain, (None,)).fetchall()
+        db.execute(use, ("one",))
+        done = db.execute(plain, ('{"max_total_tokens":200}',)).fetchall()[-1][1]
+        self.assertTrue(0 < done < ROWS, done)
+        # With a refresh, the other one answers all.
+        db.execute(use, ("two",))
+        self.assertEqual(self.refresh(db)[0], (ROWS, ROWS, 0, 0, done, 0))
+        self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 1)
+        # And where it is wanted so, the rest.
+        db.execute("UPDATE lm_job_rows SET state = 'waiting' WHERE id > 20")
+        db.execute("UPDATE lm_jobs SET model = NULL")
+        db.execute(use, ("one",))
+        self.assertEqual(db.execute(plain, (None,)).fetchall()[-1], (ROWS, ROWS))
+        self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 2)
+
     def test_a_row_that_comes_back_has_its_answer(self):
         for name in (":memory:", "back.db"):
             with self.subTest(name=name):
