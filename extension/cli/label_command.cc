@@ -26,6 +26,28 @@ std::string KeyOf(const Arguments& arguments) {
   return arguments.Has("key") ? Quoted(arguments.Get("key")) : "rowid";
 }
 
+// A column of the table, in statements that name other tables, too.
+std::string Column(const Arguments& arguments, const std::string& quoted) {
+  return absl::StrCat(Quoted(arguments.Get("table")), ".", quoted);
+}
+
+// What a row asks, as lm_job_rows has it: numbers are texts there.
+std::string PromptOf(const Arguments& arguments) {
+  const std::string column = Column(arguments, Quoted(arguments.Get("column")));
+  return absl::StrCat("CASE typeof(", column, ") WHEN 'blob' THEN ", column, " ELSE CAST(", column,
+                      " AS TEXT) END");
+}
+
+// Only a row that is still without an answer and the one that was asked about: VACUUM gives rows
+// other rowids where no INTEGER PRIMARY KEY keeps them. An index of the column
+// that is written would find all rows that wait.
+std::string Target(const Arguments& arguments) {
+  const std::string key = Column(arguments, KeyOf(arguments)), into = Quoted(arguments.Get("into"));
+  return absl::StrCat("UPDATE ", Quoted(arguments.Get("table")), " SET ", into, " = :value WHERE ",
+                      key, " = :id AND +", Column(arguments, into), " IS NULL AND ",
+                      PromptOf(arguments), " IS :prompt");
+}
+
 // What lm_run last said of the job.
 struct Progress {
   double total = 0, done = 0, failed = 0, rows_per_second = 0, eta_seconds = 0;
@@ -125,14 +147,48 @@ absl::StatusOr<bool> Prepare(Session& session, const Arguments& arguments, const
   return status;
 }
 
-absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool retry) {
+// Whether rows that are to be asked are no longer as they were when the job began. The table's rows
+// are looked up among the job's, and not the other way round: --key may have no index.
+absl::StatusOr<bool> HaveChanged(Session& session, const Arguments& arguments, const Job& job) {
+  constexpr char kAsked[] =
+      "lm_asked.job = ?1 AND lm_asked.state IN ('waiting', 'running') AND lm_asked.vanished IS "
+      "NULL";
+  ASSIGN_OR_RETURN(
+      const auto changed,
+      session.Query(
+          absl::StrCat("SELECT (SELECT count(*) FROM lm_job_rows AS lm_asked WHERE ", kAsked,
+                       ") > (SELECT count(DISTINCT lm_asked.number) FROM ",
+                       Quoted(arguments.Get("table")), " CROSS JOIN lm_job_rows AS lm_asked WHERE ",
+                       kAsked, " AND lm_asked.id = +", Column(arguments, KeyOf(arguments)), " AND ",
+                       Column(arguments, Quoted(arguments.Get("into"))),
+                       " IS NULL AND lm_asked.prompt IS ", PromptOf(arguments), ")"),
+          {job.name}));
+  return changed[0][0] == "1";
+}
+
+// How many rows an ended job has left without an answer, but for those that failed: they have come,
+// or were changed, since they were asked about.
+absl::StatusOr<int64_t> CountLeft(Session& session, const Job& job) {
+  ASSIGN_OR_RETURN(
+      const auto count,
+      session.Query(
+          absl::StrCat("WITH lm_left(id, prompt) AS (\n", job.query,
+                       "\n) SELECT count(*) FROM lm_left WHERE prompt IS NOT NULL AND NOT "
+                       "EXISTS (SELECT 1 FROM lm_job_rows AS lm_asked WHERE lm_asked.job "
+                       "= ?1 AND lm_asked.id = +lm_left.id AND state = 'failed')"),
+          {job.name}));
+  return std::strtoll(count[0][0].c_str(), nullptr, 10);
+}
+
+absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool retry,
+                                bool refresh) {
   Progress progress;
   StatusLine line;
-  const std::string options =
-      retry ? R"({"progress_ms":250,"retry":true})" : R"({"progress_ms":250})";
+  Json options = Json::MakeObject();
+  options.Add("progress_ms", 250).Add("retry", retry).Add("refresh", refresh);
   RETURN_IF_ERROR(session.Each(
       "SELECT total, done, failed, rows_per_second, eta_seconds, hint, stopped FROM lm_run(?1, ?2)",
-      {name, options}, [&](const Session::Values& row) {
+      {name, options.Dump()}, [&](const Session::Values& row) {
         auto number = [&row](size_t i) { return std::strtod(row[i].c_str(), nullptr); };
         progress = {number(0), number(1), number(2), number(3), number(4), row[6]};
         // What has stopped it is the end of what is said.
@@ -191,8 +247,7 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
   return Job{.name = absl::StrCat("label ", table, ".", into),
              .query = absl::StrCat("SELECT ", key, ", ", Quoted(column), " FROM ", Quoted(table),
                                    " WHERE ", condition),
-             .target = absl::StrCat("UPDATE ", Quoted(table), " SET ", Quoted(into),
-                                    " = :value WHERE ", key, " = :id"),
+             .target = Target(arguments),
              .system = instruction,
              .options = options};
 }
@@ -217,6 +272,14 @@ absl::Status Outcome(Session& session, const Job& job, const Progress& progress)
   return errors.empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrJoin(errors, "; "));
 }
 
+void SayWhatIsLeft(Session& session, const Job& job) {
+  const absl::StatusOr<int64_t> left = CountLeft(session, job);
+  if (!left.ok() || *left == 0) return;
+  Say(absl::StrCat(*left, *left == 1 ? " row has" : " rows have",
+                   " come or changed since the job began: the same command asks about ",
+                   *left == 1 ? "it" : "them"));
+}
+
 // Why no row was asked, and what makes rows be asked again.
 std::string NothingToAsk(const Arguments& arguments) {
   const std::string column = Quoted(arguments.Get("into"));
@@ -237,7 +300,10 @@ absl::Status RunLabel(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
   RETURN_IF_ERROR(CheckNames(*session, arguments));
   ASSIGN_OR_RETURN(const bool made, Prepare(*session, arguments, job));
-  const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
+  ASSIGN_OR_RETURN(const bool changed, HaveChanged(*session, arguments, job));
+  if (changed) Say("rows have changed since the job began: those that wait now are asked");
+  const absl::StatusOr<Progress> progress =
+      RunJob(*session, job.name, arguments.Has("retry"), /*refresh=*/changed);
   if (!progress.ok()) {
     if (!Session::interrupted()) {
       if (made) DropColumn(*session, arguments, job).IgnoreError();  // at worst it stays, empty
@@ -257,6 +323,7 @@ absl::Status RunLabel(const Arguments& arguments) {
                 progress->failed, progress->rows_per_second);
     if (progress->total == 0) std::printf("%s\n", NothingToAsk(arguments).c_str());
   }
+  if (progress->stopped.empty()) SayWhatIsLeft(*session, job);
   return Outcome(*session, job, *progress);
 }
 
@@ -270,7 +337,8 @@ Command LabelCommand() {
           "prompt and the --column as prompt,\n"
           "and writes the answers in short transactions. Ctrl-C stops it, and the same command "
           "goes on; kill -9 does no harm.\n"
-          "A row that has an answer keeps it; UPDATE table SET into = NULL has all asked again.",
+          "A row that has an answer keeps it; UPDATE table SET into = NULL has all asked again.\n"
+          "One whose text changes meanwhile is left as it is, and asked about the next time.",
           {{"table", "NAME", "the table (required)"},
            {"column", "NAME", "what is read (required)"},
            {"into", "NAME", "what is written, made where it is not there (required)"},

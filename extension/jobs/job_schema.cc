@@ -15,7 +15,7 @@ constexpr char kJobSchema[] = R"(
 CREATE TABLE IF NOT EXISTS {db}.lm_jobs(
   name TEXT PRIMARY KEY NOT NULL,
   query TEXT NOT NULL,  -- SELECT id, prompt [, system]: asked once, when the job first runs
-  target TEXT,          -- INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error
+  target TEXT,          -- INSERT, UPDATE or DELETE: :id, :prompt, :value (the answer), :error
   system TEXT,          -- the system prompt of rows without one of their own
   options TEXT,         -- as for generate()
   model TEXT,           -- set by lm_run(): the model that the job was begun with

@@ -17,9 +17,10 @@ absl::Status JobTarget::Prepare(const std::string& sql) {
   for (int i = 1; i <= sqlite3_bind_parameter_count(statement_.get()); ++i) {
     const char* name = sqlite3_bind_parameter_name(statement_.get(), i);
     const absl::string_view known = name != nullptr ? name + 1 : "";
-    if (known == "id" || known == "value" || known == "error") continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has the parameter ", name != nullptr ? name : "?", "; :id, :value and :error are known"));
+    if (known == "id" || known == "prompt" || known == "value" || known == "error") continue;
+    return absl::InvalidArgumentError(absl::StrCat("has the parameter ",
+                                                   name != nullptr ? name : "?",
+                                                   "; :id, :prompt, :value and :error are known"));
   }
   return absl::OkStatus();
 }
@@ -55,14 +56,15 @@ absl::Status JobTarget::Transact(absl::FunctionRef<absl::Status()> body,
 }
 
 absl::Status JobTarget::Run(int64_t number, const JobAnswer& answer) {
-  if (!select_id_.prepared()) {
+  if (!select_asked_.prepared()) {
     ASSIGN_OR_RETURN(
-        select_id_,
-        Statement::Prepare(database_.db(),
-                           database_.Sql("SELECT id FROM {db}.lm_job_rows WHERE number = ?")));
+        select_asked_,
+        Statement::Prepare(
+            database_.db(),
+            database_.Sql("SELECT id, prompt FROM {db}.lm_job_rows WHERE number = ?")));
   }
-  select_id_.Reset();
-  ASSIGN_OR_RETURN(const bool there, select_id_.Bind(1, number).Step());
+  select_asked_.Reset();
+  ASSIGN_OR_RETURN(const bool there, select_asked_.Bind(1, number).Step());
   if (!there) return absl::InternalError("its row is gone");
   const absl::Status& status = answer.generation.status;
   const auto error = status.ok() ? std::nullopt : std::optional<std::string>(status.message());
@@ -70,15 +72,15 @@ absl::Status JobTarget::Run(int64_t number, const JobAnswer& answer) {
   for (int i = 1; i <= sqlite3_bind_parameter_count(statement_.get()); ++i) {
     const absl::string_view name = sqlite3_bind_parameter_name(statement_.get(), i) + 1;
     const std::optional<std::string>& text = name == "value" ? answer.value : error;
-    if (name == "id") {
-      statement_.Bind(i, select_id_.Value(0));
+    if (name == "id" || name == "prompt") {
+      statement_.Bind(i, select_asked_.Value(name == "id" ? 0 : 1));
     } else if (text.has_value()) {
       statement_.Bind(i, *text);
     } else {
       statement_.BindNull(i);
     }
   }
-  select_id_.Reset();
+  select_asked_.Reset();
   return statement_.Run();
 }
 

@@ -59,7 +59,7 @@ class JobTarget {
   JobDatabase& database_;
   std::string sql_;
   Statement statement_;  // not prepared: there is none
-  Statement select_id_;
+  Statement select_asked_;  // the id and the prompt of a row
 
   int64_t answers_taken_ = 0;
   int64_t rows_changed_ = 0;  // by it, and by its triggers

@@ -18,8 +18,9 @@
 //   query    SELECT id, prompt [, system]; every id once. It is asked when the job first runs, and
 //            its rows are kept in lm_job_rows: later changes of the source do not change the job,
 //            not even that it is gone, until a run refreshes it
-//   target   one INSERT, UPDATE or DELETE that takes an answer: :id, :value (the answer), :error.
-//            NULL: the answers stay in lm_job_rows.value, where they are in any case
+//   target   one INSERT, UPDATE or DELETE that takes an answer: :id, :prompt (what was asked),
+//            :value (the answer), :error. NULL: the answers stay in lm_job_rows.value, where they
+//            are in any case
 //   system   the system prompt of all rows that have none of their own
 //   options  those of generate(), the same for all rows; with "summarize":true the rows are
 //            answered as lm_summarize() does, with its `combine` and `part_tokens`: the system

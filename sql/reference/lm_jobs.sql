@@ -9,7 +9,9 @@
 -- columns of lm_jobs
 --   name     the job's, for lm_run()
 --   query    SELECT id, prompt [, system]: asked once, when the job first runs; from then on it goes on without what that reads
---   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
+--   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :prompt (what was asked), :value, :error; NULL: answers stay in
+--            lm_job_rows. Which row :id is must not change meanwhile: VACUUM may give a table without an INTEGER PRIMARY KEY other
+--            rowids. With WHERE id = :id AND body IS :prompt a row whose text has changed meanwhile is left as it is
 --   system   the system prompt of rows without one of their own
 --   options  those of generate(). on_error: "null" unless given here or in lm_settings: a row that fails has its error in
 --            lm_job_rows, and the target is not run for it; "json": the target is run, :value is lm_try's object, :error the

@@ -239,6 +239,53 @@ class CliTest(unittest.TestCase):
             self.assertEqual(result.returncode, int(told["stopped"] is not None))
         self.assertEqual(told["done"], 30)
 
+    def test_label_answers_the_rows_that_there_are_when_it_goes_on(self):
+        """Without a key VACUUM gives rows other numbers; texts and labels change between two calls."""
+        texts = ["to be deleted", *(f"note {i}" for i in range(30)), 7, 2.5, b"no text"]
+        with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute("CREATE TABLE notes(body)")
+            connection.executemany("INSERT INTO notes VALUES (?)", [(text,) for text in texts])
+            connection.execute("DELETE FROM notes WHERE rowid = 1")
+        words = ["--table", "notes", "--column", "body", "--into", "y", "--instruction", "How?", "--model", SHIPPED, "--options",
+                 '{"max_tokens":5,"max_total_tokens":200,"on_error":"json"}']
+        self.fails(1, "prompt must be text, got a BLOB(?s:.*)stopped: ", "label", self.database, *words)  # that, as JSON, is its answer
+        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
+            waiting = [row[0] for row in connection.execute("SELECT body FROM notes WHERE y IS NULL AND body LIKE 'note %'")]
+            self.assertGreater(len(waiting), 4)
+            connection.execute("UPDATE notes SET y = 'by hand' WHERE body = ?", (waiting[0],))
+            connection.execute("UPDATE notes SET body = 'another' WHERE body = ?", (waiting[1],))
+            connection.execute("DELETE FROM notes WHERE body = ?", (waiting[2],))
+            connection.execute("INSERT INTO notes(body) VALUES ('a new one')")
+            connection.execute("VACUUM")
+        result = run("label", self.database, *words)
+        self.assertIn("rows have changed since the job began: those that wait now are asked\n", result.stderr)
+        while result.returncode == 1 and "stopped: " in result.stderr:
+            result = run("label", self.database, *words)
+            self.assertNotIn("changed", result.stderr)
+        self.assertEqual(result.returncode, 0)
+        with contextlib.closing(sqlite3.connect(self.folder / "anew.db")) as connection, connection:
+            connection.execute("CREATE TABLE notes(body)")
+            connection.executemany("INSERT INTO notes VALUES (?)", self.query("SELECT body FROM notes"))
+        run("label", self.folder / "anew.db", *words[:-1], '{"max_tokens":5,"on_error":"json"}')
+        with contextlib.closing(sqlite3.connect(self.folder / "anew.db")) as connection:
+            wanted = dict(connection.execute("SELECT body, y FROM notes").fetchall())
+        wanted[waiting[0]] = "by hand"
+        self.assertEqual(dict(self.query("SELECT body, y FROM notes")), wanted)
+        self.assertNotIn(None, wanted.values())
+
+    def test_label_leaves_alone_what_changes_while_it_runs(self):
+        self.notes(10)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript(
+                "ALTER TABLE notes ADD COLUMN y; CREATE TRIGGER meanwhile AFTER UPDATE OF y ON notes WHEN new.id = 1 BEGIN "
+                "UPDATE notes SET body = 'another' WHERE id = 5; UPDATE notes SET y = 'by hand' WHERE id = 6; INSERT INTO notes(body) VALUES ('new'); END")
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
+        result = run(*words)
+        self.assertEqual((result.returncode, result.stderr), (0, "sqlite-lm: 2 rows have come or changed since the job began: the same command asks about them\n"))
+        self.assertEqual(self.query("SELECT id FROM notes WHERE y IS NULL"), [(5,), (11,)])
+        self.assertRegex(self.ok(*words), "^2 rows of notes.y: 2 answered")
+        self.assertEqual(self.query("SELECT id, y = 'by hand' FROM notes WHERE y NOT IN ('a', 'b')"), [(6, 1)])
+
     def test_label_says_all_hints_and_each_once(self):
         self.notes(300)
         with contextlib.closing(sqlite3.connect(self.database)) as connection:
