@@ -455,9 +455,12 @@ absl::StatusOr<std::vector<MemoFileRow>> MemoFile::Rows(MemoRange* range) {
       range->after = range->last;
       break;
     }
+    const int64_t id = list_.Integer(0);
+    // A damaged tree may lead back to where it has been, for ever.
+    if (id <= range->after) return Named(StatusOf(db_.get(), SQLITE_CORRUPT));
     ASSIGN_OR_RETURN(std::optional<MemoRow> entry, ReadMemoRow(list_));
     if (entry.has_value()) bytes += BytesOf(*entry);
-    range->after = list_.Integer(0);
+    range->after = id;
     rows.push_back({range->after, std::move(entry),
                     absl::FromUnixMillis(list_.Integer(kListCreated)),
                     absl::FromUnixMillis(list_.Integer(kListUsed))});

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -364,6 +365,50 @@ TEST_F(ForgedMemoTest, AForgeryIsReplaced) {
   EXPECT_EQ(file.Rows("SELECT count(*) FROM generations").at(0).at(0),
             std::to_string(answers_.size()));
   EXPECT_EQ(file.Rows("SELECT count(*) FROM generations WHERE answer LIKE '%!'").at(0).at(0), "0");
+}
+
+// Has the first two rows of a table change places in its file.
+void SwapFirstRows(const std::string& path, int root, size_t page_size) {
+  constexpr char kLeaf = 13;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::string page(page_size, 0);
+  auto read = [&](size_t number) {
+    file.seekg(static_cast<std::streamoff>((number - 1) * page_size));
+    file.read(page.data(), static_cast<std::streamsize>(page_size));
+  };
+  auto big_endian = [&page](size_t at, size_t bytes) {
+    size_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) value = value << 8 | static_cast<uint8_t>(page[at + i]);
+    return value;
+  };
+  size_t number = root;
+  for (read(number); page[0] != kLeaf; read(number)) number = big_endian(big_endian(12, 2), 4);
+  ASSERT_GE(big_endian(3, 2), 2u) << "rows of the first leaf";
+  for (const size_t at : {0, 1}) std::swap(page[8 + at], page[10 + at]);
+  file.seekp(static_cast<std::streamoff>((number - 1) * page_size));
+  file.write(page.data(), static_cast<std::streamsize>(page_size));
+}
+
+// Rows that lead back to others would be listed for ever.
+TEST_F(ForgedMemoTest, RowsThatAreOutOfOrderAreADamagedFile) {
+  const std::string path = Write(rows_);
+  int root = 0;
+  size_t page_size = 0;
+  {
+    Connection file(path);
+    root =
+        std::stoi(file.Rows("SELECT rootpage FROM sqlite_master WHERE name = 'generations'")[0][0]);
+    page_size = std::stoul(file.Rows("PRAGMA page_size")[0][0]);
+  }
+  SwapFirstRows(path, root, page_size);
+  Connection user(":memory:");
+  user.UseMemo(path);
+  try {
+    user.Rows("SELECT count(*) FROM lm_memo");
+    FAIL() << "it was listed";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("malformed"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace
