@@ -37,11 +37,9 @@ void FinishWith(Request& request, const Generation& result, bool shared) noexcep
   Generation copy;
   try {
     copy = result;
-    if (shared && copy.status.ok()) {
+    if (shared) {
       copy.remembered = true;
       copy.tokens_cached = copy.tokens_in;
-    } else if (shared) {
-      copy.tokens_in = copy.tokens_cached = copy.tokens_out = 0;
     }
   } catch (...) {
     copy.status = OutOfMemory();
