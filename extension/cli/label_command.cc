@@ -39,13 +39,14 @@ std::string PromptOf(const Arguments& arguments) {
 }
 
 // Only a row that is still without an answer and the one that was asked about: VACUUM gives rows
-// other rowids where no INTEGER PRIMARY KEY keeps them. An index of the column
-// that is written would find all rows that wait.
+// other rowids where no INTEGER PRIMARY KEY keeps them. An index of the key finds it, whatever its
+// collation, and rows that this takes to be equal are told apart by their bytes, as in lm_job_rows;
+// an index of the column that is written would find all rows that wait.
 std::string Target(const Arguments& arguments) {
   const std::string key = Column(arguments, KeyOf(arguments)), into = Quoted(arguments.Get("into"));
   return absl::StrCat("UPDATE ", Quoted(arguments.Get("table")), " SET ", into, " = :value WHERE ",
-                      key, " = :id AND +", Column(arguments, into), " IS NULL AND ",
-                      PromptOf(arguments), " IS :prompt");
+                      key, " = :id AND ", key, " = :id COLLATE BINARY AND +",
+                      Column(arguments, into), " IS NULL AND ", PromptOf(arguments), " IS :prompt");
 }
 
 // What lm_run last said of the job.

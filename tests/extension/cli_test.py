@@ -337,6 +337,19 @@ class CliTest(unittest.TestCase):
         self.ok(*words, "--key", "k")
         self.assertEqual(self.query('SELECT count("to") FROM "my ""notes"'), [(2,)])
 
+    def test_keys_that_their_collation_takes_to_be_equal(self):
+        with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.executescript("CREATE TABLE notes(k TEXT COLLATE NOCASE, body TEXT, y TEXT); CREATE INDEX by_k ON notes(k); CREATE INDEX by_y ON notes(y)")
+            connection.executemany("INSERT INTO notes(k, body) VALUES (?, ?)", [("a", "the same"), ("A", "the same"), ("b", "another"), ("B ", "one more"), ("B", "the last")])
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "x", "--choices", "x,y", "--key", "k"]
+        self.assertRegex(self.ok(*words, "--where", "k = 'a' COLLATE BINARY"), "^1 rows of notes.y: 1 answered")
+        self.assertEqual(self.query("SELECT k FROM notes WHERE y IS NOT NULL"), [("a",)])
+        # Its index is what finds a row.
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {self.query('SELECT target FROM lm_jobs')[0][0]}", {"id": "a", "value": "x", "prompt": "the same"})
+            self.assertRegex(plan.fetchall()[0][3], r"^SEARCH notes USING INDEX by_k \(k=\?\)$")
+        self.assertRegex(self.ok(*words), "^4 rows of notes.y: 4 answered")
+
     def test_ctrl_c_stops_and_the_same_command_goes_on(self):
         model = self.folder / "slow.gguf"
         write_slow_model(str(model))
