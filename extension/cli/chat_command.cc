@@ -87,14 +87,13 @@ std::string Messages(const Conversation& conversation, size_t forgotten, const s
   return shown.Dump();
 }
 
-// The end of the first turn behind *forgotten, where there is one.
-bool ForgetOldest(const Conversation& conversation, size_t* forgotten) {
-  for (size_t i = *forgotten; i < conversation.messages.size(); ++i) {
-    if (conversation.messages[i].role != "assistant") continue;
-    *forgotten = i + 1;
-    return true;
+// Where the turns behind `forgotten` end: how many messages may be forgotten, too.
+std::vector<size_t> TurnEnds(const Conversation& conversation, size_t forgotten) {
+  std::vector<size_t> ends;
+  for (size_t i = forgotten; i < conversation.messages.size(); ++i) {
+    if (conversation.messages[i].role == "assistant") ends.push_back(i + 1);
   }
-  return false;
+  return ends;
 }
 
 // The turns that are not yet in the database, each whole.
@@ -146,11 +145,24 @@ bool LeavesRoom(Session& session, const Conversation& conversation, const std::s
          number(kTokens, {messages, conversation.options}) <= room;
 }
 
+// How many messages must be forgotten for what is said now: the oldest turns, as few as leave room
+// for an answer, or all.
+size_t Forgotten(Session& session, const Conversation& conversation, const std::string& said) {
+  auto leaves_room = [&](size_t forgotten) {
+    return LeavesRoom(session, conversation, Messages(conversation, forgotten, said));
+  };
+  if (leaves_room(conversation.forgotten)) return conversation.forgotten;
+  const std::vector<size_t> ends = TurnEnds(conversation, conversation.forgotten);
+  if (ends.empty()) return conversation.forgotten;
+  return *std::partition_point(ends.begin(), ends.end() - 1,
+                               [&](size_t end) { return !leaves_room(end); });
+}
+
 // The answer, printed as it is made. Of turns that do not fit into the context the oldest are left
-// out.
+// out: where only the model finds that they do not, an eighth of them at a time.
 absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
                                    const std::string& said) {
-  size_t forgotten = conversation.forgotten;
+  size_t forgotten = Forgotten(session, conversation, said);
   std::string answer;
   bool begun = false;
   // Only now it is known to fit.
@@ -165,8 +177,6 @@ absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
   };
   for (;;) {
     const std::string messages = Messages(conversation, forgotten, said);
-    if (!LeavesRoom(session, conversation, messages) && ForgetOldest(conversation, &forgotten))
-      continue;
     const absl::Status status =
         session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)", {messages, conversation.options},
                      [&](const auto& row) {
@@ -180,7 +190,9 @@ absl::StatusOr<std::string> Answer(Session& session, Conversation& conversation,
     if (begun) std::putchar('\n');
     if (status.ok()) return answer;
     if (begun || !IsTooLong(status)) return status;
-    if (!ForgetOldest(conversation, &forgotten)) return status;
+    const std::vector<size_t> ends = TurnEnds(conversation, forgotten);
+    if (ends.empty()) return status;
+    forgotten = ends[ends.size() / 8];
   }
 }
 

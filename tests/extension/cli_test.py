@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import shlex
 import signal
@@ -608,6 +609,34 @@ class CliTest(unittest.TestCase):
             self.assertEqual(run(*words, stdin="How do you do today?\n" * 12).returncode, 0)
         shown = [message["content"] for message in server.requests[-1]["messages"]]
         self.assertEqual((shown[:3], len(shown)), (["Be kind.", "How do you do today?", "fine, thanks"], 10))
+        # Of many turns that are too long not one at a time is left out.
+        self.keep_turns(self.database, 300)
+        with ChatServer(context=400, answer=lambda body: "fine, thanks") as server:
+            self.assertEqual(run("chat", self.database, "--model", server.url, stdin="And you?\n").returncode, 0)
+        self.assertLess(len(server.requests), 30)
+        shown = [message["content"].split() for message in server.requests[-1]["messages"]]
+        self.assertGreater(sum(map(len, shown)), 300)
+
+    def keep_turns(self, database, turns):
+        with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS lm_chat(number INTEGER PRIMARY KEY, conversation TEXT NOT NULL, role TEXT NOT NULL, "
+                               "content TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+            for i in range(turns):
+                connection.execute("INSERT INTO lm_chat(conversation, role, content) VALUES ('default', 'user', ?), ('default', 'assistant', ?)",
+                                   (f"question number {i} about the weather", f"answer number {i}: it rains"))
+
+    def test_a_long_conversation_begins_soon(self):
+        def seconds(turns):
+            database = self.folder / f"{turns}.db"
+            self.keep_turns(database, turns)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            result = run("chat", database, "--model", SHIPPED, "--options", '{"max_tokens":8}', stdin="Hello\n")
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("its oldest turns are left out", result.stderr)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        self.assertLess(seconds(1000), 20 * seconds(100))
 
     def test_models(self):
         models = pathlib.Path(__file__).resolve().parent.parent / "testdata/models"
