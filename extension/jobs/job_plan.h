@@ -2,7 +2,7 @@
 // up to date when a run asks for it.
 //
 //   JobPlan plan(&database, &job);
-//   RETURN_IF_ERROR(plan.Make("qwen", digest));                                // once for each job
+//   RETURN_IF_ERROR(plan.Make("qwen", digest));                        // once for each job
 //   ASSIGN_OR_RETURN(JobChanges changes, plan.Refresh("qwen", ...));   // as often as one likes
 //
 // The query is read before other writers are kept waiting: where the job has a connection of its

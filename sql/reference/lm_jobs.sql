@@ -18,7 +18,8 @@
 --            text; "error": the first failure ends the run; and those below
 --   created  when (UTC, as all times here)
 --   model, total, began, ended   set by lm_run(): the model that the job was begun with, its rows, when the query was asked, when no row was
---            left. To go on with another model, or with another file of it, is an error, unless model = NULL has been set before. A job that is made with a total is refused, unless its lm_job_rows are there
+--            left. To go on with another model, or with another file of it, is an error, unless model = NULL has been set before. A job
+--            that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
 --            stopped: 'stopped: ...', by a budget, by max_errors, or for want of a server that answers; `ended` is NULL then.
 --            'submitted: ...': so many rows are in batches of a server (lm_batch_submit)
@@ -81,7 +82,7 @@ DROP TABLE inbox;
 SELECT max(total), max(done) FROM lm_run('mails');
 --> 1|1
 SELECT * FROM lm_run('mails', '{"refresh":true}');
---! the job's query: no such table: inbox
+--! the job's query does not compile: no such table: inbox
 DELETE FROM lm_jobs WHERE name = 'mails';
 
 UPDATE lm_jobs SET query = 'SELECT 4, 5';

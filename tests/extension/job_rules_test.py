@@ -692,10 +692,10 @@ class EndTest(JobRulesTest):
                 self.add(db, query="SELECT id, body FROM notes")
                 self.assertEqual(self.run_job(db, options='{"max_total_tokens":1}'), (2, 0, 0))
                 db.execute(end)
-                self.refused(db, "the job's query:? no such (table: notes|column: body)", options='{"refresh":true}')
+                self.refused(db, "the job's query does not compile: no such (table: notes|column: body)", options='{"refresh":true}')
                 self.assertEqual(self.run_job(db), (2, 2, 0))
                 db.execute("UPDATE lm_jobs SET total = NULL")
-                self.refused(db, "the job's query:? no such (table: notes|column: body)")
+                self.refused(db, "the job's query does not compile: no such (table: notes|column: body)")
                 db.close()
 
     def test_a_query_that_is_changed_too_late(self):

@@ -35,6 +35,23 @@ for row in db.execute(sys.argv[2]):
     print(*row, flush=True)
 """
 
+# One that has little more memory than it has taken when it begins.
+SHORT = f"""
+import resource, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension({harness.LM0!r})
+db.execute("SELECT generate('x', NULL, '{{\\"max_tokens\\":1}}')").fetchall()
+taken = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize:")) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    end = str(db.execute("SELECT total, done FROM lm_run('label', '{{\\"outage_seconds\\":1}}')").fetchall()[-1])
+except sqlite3.OperationalError as error:
+    end = str(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(end)
+"""
+
 
 def texts():
     with open(ROOT / "sql" / "demo" / "documents.csv", newline="", encoding="utf-8") as file:
@@ -301,6 +318,38 @@ class JobsTest(unittest.TestCase):
             db.execute("SELECT * FROM lm_run('two')").fetchall()
         db.commit()
         self.assertEqual(harness.value(db, "SELECT max(done) FROM lm_run('two')"), 2)
+
+    @unittest.skipIf("LD_PRELOAD" in os.environ, "without memory a sanitizer ends the process")
+    def test_no_row_fails_for_want_of_memory(self):
+        path, db = self.make("short.db", options='{"max_tokens":16,"cache":false}')
+        ends = []
+        for more in (250_000, 500_000, 1_000_000):
+            ran = subprocess.run([sys.executable, "-c", SHORT, path, str(more)], capture_output=True, text=True, timeout=200)
+            self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+            ends.append(ran.stdout)
+            self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state NOT IN ('waiting', 'done') OR error IS NOT NULL"), 0, ends)
+        self.assertRegex("".join(ends), "job 'label' stopped: .*memory.*; the rows that are left wait, and lm_run\\(\\) goes on with them")
+        self.assertEqual(db.execute("SELECT total, done, failed FROM lm_run('label')").fetchall()[-1], (ROWS, ROWS, 0))
+        self.check(db)
+
+    def test_no_row_fails_because_the_models_file_was_cut(self):
+        path, db = self.make("cut.db", system=None, options='{"max_tokens":4}')
+        model = self.folder / "slow.gguf"
+        write_slow_model(model, layers=18)
+        whole = model.read_bytes()
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, path, RUN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "LM_MODEL": str(model)})
+        while not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'lm_job_rows'").fetchall() or not db.execute(
+                "SELECT 1 FROM lm_job_rows WHERE state = 'running'").fetchall():
+            self.assertIsNone(worker.poll())
+            time.sleep(0.002)
+        os.truncate(model, len(whole) // 2)
+        _, error = worker.communicate(timeout=200)
+        states = "SELECT DISTINCT state, error FROM lm_job_rows"
+        if worker.returncode != 0:  # it had not laid all weights out by then
+            self.assertRegex(error, "job 'label' stopped: .*slow.gguf.*; the rows that are left wait, and lm_run\\(\\) goes on with them")
+            self.assertIn(("waiting", None), db.execute(states).fetchall())
+        self.assertLessEqual(set(db.execute(states)), {("waiting", None), ("done", None)})
 
     def test_one_bad_row_in_1000(self):
         model = {"on_error": None, "null": None, "json": None, "error": None}
