@@ -49,6 +49,8 @@ class LongInputsTest(unittest.TestCase):
         self.connection.executemany("INSERT INTO notes(body) VALUES (?)", [(f"note {i}",) for i in range(3000)])
         self.connection.execute("INSERT INTO lm_jobs(name, query, system, options, target) VALUES ('label', 'SELECT id, body FROM notes', "
                                 "'Label it.', '{\"max_tokens\":2,\"cache\":false}', 'UPDATE notes SET label = :value WHERE id = :id')")
+        users = '{"chat_template":"{% for m in messages if m.role == \'user\' %}{{ m.content }} {% endfor %}"}'
+        self.connection.execute("INSERT INTO temp.lm_models(name, path, options) SELECT 'users', path, ? FROM temp.lm_models WHERE name = 'default'", (users,))
         harness.value(self.connection, "SELECT generate('load it', NULL, '{\"max_tokens\":1}')")
 
     def statements(self, dice):
@@ -66,6 +68,12 @@ class LongInputsTest(unittest.TestCase):
         def fields():
             return json.dumps({f"field {i}": f"value {dice.random()}" for i in range(100000)})
 
+        def conversation(messages):
+            return ("SELECT length(lm_render(?, NULL, '{\"messages\":true,\"model\":\"users\"}'))", (json.dumps(messages),))
+
+        def text_parts():
+            return [{"type": "text", "text": f"part {i}"} for i in range(64000)]
+
         numbers = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
         columns = ", ".join(f"'column {c}', i % {3 ** c}" for c in range(1, 9))
         fresh = lambda key, value: (json.dumps({"max_tokens": 1, "on_error": "null", key: value}),)
@@ -81,6 +89,9 @@ class LongInputsTest(unittest.TestCase):
             "regex": lambda: (options, fresh("regex", f"(a{{1,900}}b){{{dice.randint(100, 400)}}}c")),
             "schema": lambda: (options, fresh("schema", {**schema, "title": str(dice.random())})),
             "lm_prompt, 100,000 fields": lambda: ("SELECT length(lm_prompt('{{*}}', ?))", (fields(),)),
+            "40,000 messages, half of them left out": lambda: conversation([{"role": ("user", "tool")[i % 2], "content": f"hi {i}"} for i in range(40000)]),
+            "20,000 system prompts": lambda: conversation([{"role": "system", "content": f"say {i}"} for i in range(20000)] + [{"role": "user", "content": "hi"}]),
+            "64,000 parts of a message": lambda: conversation([{"role": "user", "content": text_parts()}]),
             "lm_field_order, 100,000 rows": lambda: (f"{numbers} SELECT lm_field_order(json_object({columns})) FROM n", ()),
             "a model is loaded": load,
             "lm_run": lambda: ("SELECT * FROM lm_run('label')", ()),

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/chat/message_shape.h"
 #include "engine/text/template/template_parser.h"
@@ -169,11 +170,13 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> 
     if (absl::IsCancelled(shape->status())) return shape->status();
     absl::StatusOr<RenderedChat> given = RenderAsGiven(messages, options);
     const bool is_whole = given.ok() && WritesAll(messages, given->Text());
+    RETURN_IF_ERROR(Checkpoint());
     if (is_whole || absl::IsCancelled(given.status())) return given;
     return shape->status();
   }
   if ((*shape)->IsAsGiven()) return RenderAsGiven(messages, options);
   const std::optional<std::vector<ChatMessage>> shaped = ShapeMessages(messages, **shape);
+  RETURN_IF_ERROR(Checkpoint());
   return RenderAsGiven(shaped.has_value() ? *shaped : messages, options);
 }
 
@@ -204,7 +207,10 @@ absl::StatusOr<RenderedChat> ChatTemplate::RenderTree(absl::Span<const ChatMessa
                                                       const ChatOptions& options) const {
   TemplateValue::List list;
   list.reserve(messages.size());
-  for (const ChatMessage& message : messages) list.push_back(MessageValue(message));
+  for (const ChatMessage& message : messages) {
+    RETURN_IF_ERROR(Checkpoint());
+    list.push_back(MessageValue(message));
+  }
   TemplateInput input;
   input.now = options.now;
   input.variables = {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/template/json_value.h"
 
@@ -58,6 +59,7 @@ absl::StatusOr<std::vector<ChatMessage>> ReadConversation(absl::string_view prom
                      json->Is(TemplateValue::Kind::kList) ? "an empty one" : json->TypeName()));
   }
   for (size_t i = 0; i < json->list().size(); ++i) {
+    RETURN_IF_ERROR(Checkpoint());
     ASSIGN_OR_RETURN(ChatMessage message, ReadMessage(json->list()[i], i + 1));
     if (message.role == "system" && !system.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(

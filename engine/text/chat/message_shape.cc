@@ -6,11 +6,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/chat/thinking_marks.h"
+#include "engine/text/template/template_strings.h"
 
 namespace lm {
 namespace {
@@ -23,6 +26,7 @@ constexpr absl::string_view kDeveloper = "developer";
 constexpr absl::string_view kUser = "user";
 constexpr absl::string_view kAssistant = "assistant";
 constexpr absl::string_view kBetween = "\n\n";
+constexpr absl::string_view kBetweenParts = "\n";
 
 constexpr size_t kMostNameBytes = 1024;
 constexpr size_t kMostShapes = 256;
@@ -62,68 +66,93 @@ TemplateValue PartOf(const TemplateValue& text) {
                               {TemplateValue::Input("text"), text}});
 }
 
-TemplateValue Joined(const TemplateValue& first, absl::string_view between,
-                     const TemplateValue& second) {
-  TemplateText text = first.text();
-  text.Append(between, TextKind::kInput);
-  text.Append(second.text());
-  return TemplateValue::String(std::move(text));
+// Appends a list's texts, with a line end in front of each but what comes first of all; false where
+// one of its parts is no text.
+bool AppendParts(const TemplateValue::List& parts, bool first, TemplateText* whole) {
+  for (const TemplateValue& part : parts) {
+    const TemplateValue* const text = TextOf(part);
+    if (text == nullptr || Interrupted()) return false;
+    if (!std::exchange(first, false)) whole->Append(kBetweenParts, TextKind::kInput);
+    whole->Append(text->text());
+  }
+  return true;
 }
 
 // A content of nothing but texts as one, or nullopt.
 std::optional<TemplateValue> OneText(const TemplateValue& content) {
   if (content.Is(Kind::kString)) return content;
   if (!content.Is(Kind::kList) || content.list().empty()) return std::nullopt;
-  std::optional<TemplateValue> whole;
-  for (const TemplateValue& part : content.list()) {
-    const TemplateValue* const text = TextOf(part);
-    if (text == nullptr) return std::nullopt;
-    whole = whole.has_value() ? Joined(*whole, "\n", *text) : *text;
-  }
-  return whole;
+  TemplateText whole;
+  if (!AppendParts(content.list(), /*first=*/true, &whole)) return std::nullopt;
+  return TemplateValue::String(std::move(whole));
 }
 
-// Puts a system's content in front of another's; false where one of them is no text.
-bool PutInFront(const TemplateValue& system, TemplateValue* content) {
-  const std::optional<TemplateValue> first = OneText(system);
-  if (!first.has_value()) return false;
-  if (content->Is(Kind::kList)) {
-    const TemplateValue apart = Joined(*first, kBetween, TemplateValue::Input(""));
-    TemplateValue::List parts = {PartOf(apart)};
-    parts.insert(parts.end(), content->list().begin(), content->list().end());
-    *content = TemplateValue::Sequence(Kind::kList, std::move(parts));
+// Contents as one, with an empty line between each two.
+class JoinedContents {
+ public:
+  bool empty() const { return !last_.has_value(); }
+
+  // False where there are others, and one of them is no text.
+  bool Add(TemplateValue content) {
+    const bool is_text = content.Is(Kind::kString) || content.Is(Kind::kList);
+    if (last_.has_value() && !(is_text && AppendLast())) return false;
+    last_ = std::move(content);
     return true;
   }
-  if (!content->Is(Kind::kString)) return false;
-  *content = Joined(*first, kBetween, *content);
-  return true;
-}
+
+  // A list where the last one is. REQUIRES: !empty().
+  TemplateValue Take() {
+    TemplateValue last = *std::exchange(last_, std::nullopt);
+    if (before_.empty()) return last;
+    TemplateText before = std::exchange(before_, {});
+    if (last.Is(Kind::kString)) {
+      before.Append(last.text());
+      return TemplateValue::String(std::move(before));
+    }
+    TemplateValue::List parts = {PartOf(TemplateValue::String(std::move(before)))};
+    parts.insert(parts.end(), last.list().begin(), last.list().end());
+    return TemplateValue::Sequence(Kind::kList, std::move(parts));
+  }
+
+ private:
+  bool AppendLast() {
+    const bool first = before_.empty();
+    if (last_->Is(Kind::kString)) {
+      before_.Append(last_->text());
+    } else if (!last_->Is(Kind::kList) || (first && last_->list().empty()) ||
+               !AppendParts(last_->list(), first, &before_)) {
+      return false;
+    }
+    before_.Append(kBetween, TextKind::kInput);
+    return true;
+  }
+
+  TemplateText before_;  // all but the last, and the line between
+  std::optional<TemplateValue> last_;
+};
 
 bool MoveSystems(MessageShape::Systems systems, Messages* messages) {
   Messages moved;
-  std::optional<TemplateValue> waiting;
+  JoinedContents leading, waiting;
   for (ChatMessage& message : *messages) {
-    const bool is_system = message.role == kSystem;
-    const bool leads = is_system && systems == MessageShape::Systems::kOneInFront &&
-                       !waiting.has_value() && moved.size() <= 1 &&
-                       (moved.empty() || moved[0].role == kSystem);
-    if (leads && !moved.empty()) {
-      TemplateValue content = std::exchange(moved[0].content, TemplateValue());
-      if (!PutInFront(content, &message.content)) return false;
-      moved[0].content = std::move(message.content);
-    } else if (is_system && !leads) {
-      if (waiting.has_value() && !PutInFront(*waiting, &message.content)) return false;
-      waiting = std::move(message.content);
-    } else {
-      if (waiting.has_value() && message.role == kUser) {
-        if (!PutInFront(*waiting, &message.content)) return false;
-        waiting.reset();
-      }
-      moved.push_back(std::move(message));
+    if (Interrupted()) return false;
+    const bool leads = systems == MessageShape::Systems::kOneInFront && waiting.empty() &&
+                       moved.size() <= 1 && (moved.empty() || moved[0].role == kSystem);
+    if (message.role == kSystem) {
+      JoinedContents& joined = leads ? leading : waiting;
+      if (!joined.Add(std::move(message.content))) return false;
+      if (leads && moved.empty()) moved.push_back(std::move(message));
+      continue;
     }
+    if (message.role == kUser && !waiting.empty()) {
+      if (!waiting.Add(std::move(message.content))) return false;
+      message.content = waiting.Take();
+    }
+    moved.push_back(std::move(message));
   }
+  if (!leading.empty()) moved[0].content = leading.Take();
   *messages = std::move(moved);
-  return !waiting.has_value();
+  return waiting.empty();
 }
 
 void SetContents(MessageShape::Contents contents, Messages* messages) {
@@ -139,12 +168,13 @@ void SetContents(MessageShape::Contents contents, Messages* messages) {
 }
 
 // A conversation with a word of its own for each text that is no white space; with several, and the
-// marks of reasoning between them, where it has those.
+// marks of reasoning between them, where it has those. What is interrupted is left unfinished.
 class Probe {
  public:
   explicit Probe(absl::Span<const ChatMessage> messages)
       : messages_(messages.begin(), messages.end()) {
     for (ChatMessage& message : messages_) {
+      if (Interrupted()) return;
       const size_t number = &message - messages_.data();
       const bool beside_calls = message.role == kAssistant && HasMember(message, "tool_calls");
       if (!beside_calls) message.content = WithWords(message.content, number);
@@ -160,16 +190,12 @@ class Probe {
   // The first message of which a word is not in the text, or, where contents are lists, only as
   // Python or JSON write a list of parts.
   std::optional<Lost> FindLost(absl::string_view text, bool has_lists) const {
+    const std::vector<bool> is_there = WordsIn(text, has_lists);
     std::vector<bool> has(messages_.size());
     std::optional<size_t> lost;
-    size_t last = 0;  // most stand in their order
     for (size_t i = 0; i < owners_.size(); ++i) {
-      const std::string word = WordOf(i);
-      size_t at = FindWord(text, word, last, has_lists);
-      if (at == text.npos && last > 0) at = FindWord(text, word, 0, has_lists);
-      if (at != text.npos) {
+      if (is_there[i]) {
         has[owners_[i]] = true;
-        last = at;
       } else if (!lost.has_value()) {
         lost = owners_[i];
       }
@@ -179,7 +205,9 @@ class Probe {
   }
 
  private:
-  static std::string WordOf(size_t number) { return absl::StrCat("qw", number, "wq"); }
+  static constexpr absl::string_view kWordBegin = "qw", kWordEnd = "wq";
+
+  static std::string WordOf(size_t number) { return absl::StrCat(kWordBegin, number, kWordEnd); }
 
   TemplateValue WordFor(const TemplateValue& content, size_t message) {
     owners_.push_back(message);
@@ -198,6 +226,7 @@ class Probe {
     if (!content.Is(Kind::kList)) return content;
     TemplateValue::List parts;
     for (const TemplateValue& part : content.list()) {
+      if (Interrupted()) break;
       const TemplateValue* const text = TextOf(part);
       if (text == nullptr || IsBlank(text->text().bytes())) {
         parts.push_back(part);
@@ -214,13 +243,28 @@ class Probe {
     return TemplateValue::Sequence(Kind::kList, std::move(parts));
   }
 
-  static size_t FindWord(absl::string_view text, absl::string_view word, size_t from,
-                         bool has_lists) {
-    size_t at = text.find(word, from);
-    while (has_lists && at != text.npos && IsWrittenPart(text.substr(0, at))) {
-      at = text.find(word, at + 1);
+  // By word, whether the text has it.
+  std::vector<bool> WordsIn(absl::string_view text, bool has_lists) const {
+    std::vector<bool> is_there(owners_.size());
+    size_t seen = 0;
+    for (size_t at = 0; (at = text.find(kWordBegin, at)) != text.npos; at += kWordBegin.size()) {
+      if (++seen % 256 == 0 && Interrupted()) break;
+      const std::optional<size_t> number = NumberOf(text.substr(at));
+      if (!number.has_value() || *number >= is_there.size()) continue;
+      if (!has_lists || !IsWrittenPart(text.substr(0, at))) is_there[*number] = true;
     }
-    return at;
+    return is_there;
+  }
+
+  // Of the word that a text begins with. REQUIRES: it begins like one.
+  static std::optional<size_t> NumberOf(absl::string_view text) {
+    const size_t end = text.find_first_not_of("0123456789", kWordBegin.size());
+    size_t number = 0;
+    const bool is_word =
+        end != text.npos &&
+        absl::SimpleAtoi(text.substr(kWordBegin.size(), end - kWordBegin.size()), &number) &&
+        absl::StartsWith(text, WordOf(number));
+    return is_word ? std::optional(number) : std::nullopt;
   }
 
   // Whether what stands before a word is the head of its part: 'text': '
@@ -299,10 +343,12 @@ std::optional<std::vector<ChatMessage>> ShapeMessages(absl::Span<const ChatMessa
 absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
                                        const RenderMessages& render) {
   const Probe probe(messages);
+  RETURN_IF_ERROR(Checkpoint());
   absl::Status lost;
   bool refuses_given = false;
   for (const MessageShape& shape : ShapesFor(probe.messages())) {
     const auto shaped = ShapeMessages(probe.messages(), shape);
+    RETURN_IF_ERROR(Checkpoint());
     if (!shaped.has_value()) continue;
     const absl::StatusOr<std::string> text = render(*shaped);
     if (absl::IsCancelled(text.status())) return text.status();
@@ -312,6 +358,7 @@ absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
         std::any_of(shaped->begin(), shaped->end(),
                     [](const ChatMessage& message) { return message.content.Is(Kind::kList); });
     const std::optional<Probe::Lost> gone = probe.FindLost(*text, has_lists);
+    RETURN_IF_ERROR(Checkpoint());
     if (!gone.has_value()) return shape;
     if (lost.ok()) {
       lost = LostError(messages[gone->message], gone->message, messages.size(), gone->partly);
@@ -322,10 +369,14 @@ absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
 }
 
 bool WritesAll(absl::Span<const ChatMessage> messages, absl::string_view rendered) {
-  return std::all_of(messages.begin(), messages.end(), [rendered](const ChatMessage& message) {
-    if (!message.content.Is(Kind::kString)) return false;
-    const std::string text(message.content.text().bytes());
-    return absl::StrContains(rendered, absl::StripAsciiWhitespace(text));
+  size_t last = 0;  // most stand in their order
+  return std::all_of(messages.begin(), messages.end(), [&](const ChatMessage& message) {
+    if (!message.content.Is(Kind::kString) || Interrupted()) return false;
+    const absl::string_view text = absl::StripAsciiWhitespace(message.content.text().bytes());
+    size_t at = FindFirst(rendered, text, last);
+    if (at == rendered.npos && last > 0) at = FindFirst(rendered, text);
+    if (at != rendered.npos) last = at;
+    return at != rendered.npos;
   });
 }
 

@@ -48,7 +48,8 @@ struct MessageShape {
   }
 };
 
-// nullopt where the conversation has no such shape: no user speaks after a system.
+// nullopt where the conversation has no such shape: no user speaks after a system. Unfinished where
+// it is interrupted (base/checkpoint.h).
 std::optional<std::vector<ChatMessage>> ShapeMessages(absl::Span<const ChatMessage> messages,
                                                       const MessageShape& shape);
 
@@ -58,12 +59,13 @@ using RenderMessages =
 
 // The first shape in which each text is written, or, where there is none and the template refuses
 // the conversation as it is, that one, for the sake of its words. InvalidArgument, naming the
-// message, where a text is lost; Cancelled (base/checkpoint.h). White space is no text, and what an
-// assistant says beside its tool calls need not be written.
+// message, where a text is lost; Cancelled where it is interrupted. White space is no text, and
+// what an assistant says beside its tool calls need not be written.
 absl::StatusOr<MessageShape> FindShape(absl::Span<const ChatMessage> messages,
                                        const RenderMessages& render);
 
-// Whether all contents are texts, and stand in what was rendered as they are.
+// Whether all contents are texts, and stand in what was rendered as they are. False where it is
+// interrupted.
 bool WritesAll(absl::Span<const ChatMessage> messages, absl::string_view rendered);
 
 // The shapes of conversations that were asked for lately. Thread-safe.

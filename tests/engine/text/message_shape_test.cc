@@ -3,10 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/text/chat/conversation.h"
 #include "engine/text/template/json_value.h"
 #include "test_vocabulary.h"
@@ -124,6 +131,28 @@ TEST(MessageShapeTest, SystemsThatAreDroppedBehindTheFirstAreKept) {
             "<system>Be brief.\n\nBe kind.<user>Hi?<assistant>Ho.<user>Be quick.\n\nAnd?");
 }
 
+// Of systems whose contents are lists, too.
+TEST(MessageShapeTest, SystemsInFrontOfOthersAreJoinedInTheirOrder) {
+  const std::string parts =
+      R"({"role":"system","content":[{"type":"text","text":"Be kind."},"C."]})";
+  const std::string brief = R"({"role":"system","content":"Be brief."})";
+  const std::string user = R"({"role":"user","content":"Hi?"})";
+  const std::string list = R"({"role":"user","content":[{"type":"text","text":"Hi?"},"Ho?"]})";
+  const std::string other = R"({"role":"system","content":[{"type":"image"}]})";
+  const auto talk = [](std::initializer_list<std::string> messages) {
+    return Talk(Knows("'user'",
+                      "(m.content if m.content is string else (m.content | map("
+                      "attribute='text') | join('/'))) | replace('\n', '~')"),
+                absl::StrCat("[", absl::StrJoin(messages, ","), "]"));
+  };
+  EXPECT_EQ(talk({brief, parts, user}), "<user>Be brief.~~~Be kind.~C.~~Hi?");
+  EXPECT_EQ(talk({parts, brief, user}), "<user>Be kind.~C.~~Be brief.~~Hi?");
+  EXPECT_EQ(talk({brief, brief, user, user, parts, user}),
+            "<user>Be brief.~~Be brief.~~Hi?<user>Hi?<user>Be kind.~C.~~Hi?");
+  EXPECT_EQ(talk({brief, parts, list}), "<user>Be brief.~~~Be kind.~C.~~~Hi?~Ho?");
+  EXPECT_THAT(talk({other, brief, user}), HasSubstr("leaves out what message 2 of 3 says"));
+}
+
 TEST(MessageShapeTest, WhatIsLostInEveryShapeIsAnErrorThatNamesIt) {
   EXPECT_THAT(Asked("Hello{{ 1 }}"),
               HasSubstr("chat template leaves out what message 1 of 2 says (role "
@@ -188,6 +217,84 @@ TEST(MessageShapeTest, ShapesAreRememberedByAllThatTheyDependOn) {
     const auto parts = ParseJsonValue(R"([{"type":"text","text":"Hi?"}])");
     EXPECT_EQ(Told(chat.Render(std::vector<ChatMessage>{{"user", *parts, {}}}, {})), "<user>Hi?");
   }
+}
+
+// Writes texts, and only of users.
+absl::StatusOr<std::string> WriteUsers(absl::Span<const ChatMessage> messages) {
+  std::string text;
+  for (const ChatMessage& message : messages) {
+    if (message.role != "user") continue;
+    if (!message.content.Is(TemplateValue::Kind::kString)) return absl::FailedPreconditionError("");
+    absl::StrAppend(&text, message.content.text().bytes(), "\n");
+  }
+  return text;
+}
+
+// The least of several.
+double ShapeSeconds(const std::vector<ChatMessage>& messages) {
+  double least = 1e9;
+  for (int turn = 0; turn < 3; ++turn) {
+    timespec begin, end;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    const auto shape = FindShape(messages, WriteUsers);
+    if (shape.ok()) {
+      EXPECT_TRUE(ShapeMessages(messages, *shape).has_value());
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    least = std::min(least, static_cast<double>(end.tv_sec - begin.tv_sec) +
+                                1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec));
+  }
+  return least;
+}
+
+TEST(MessageShapeTest, TimeGrowsWithAConversationAndNotItsSquare) {
+  const TemplateValue text = TemplateValue::Input("What is it that you have to say?");
+  const std::function<std::vector<ChatMessage>(size_t)> kinds[] = {
+      [&](size_t count) {  // each second one is lost
+        std::vector<ChatMessage> messages(count, {"user", text, {}});
+        for (size_t i = 1; i < count; i += 2) messages[i].role = "tool";
+        return messages;
+      },
+      [&](size_t count) {
+        TemplateValue::List parts(count, text);
+        const auto list = TemplateValue::Sequence(TemplateValue::Kind::kList, std::move(parts));
+        return std::vector<ChatMessage>{{"user", list, {}}};
+      },
+      [&](size_t count) {
+        std::vector<ChatMessage> messages(count, {"system", text, {}});
+        messages.back().role = "user";
+        return messages;
+      }};
+  for (const auto& make : kinds) {
+    EXPECT_LT(ShapeSeconds(make(16 * 2000)), 80 * ShapeSeconds(make(2000)));
+  }
+}
+
+TEST(MessageShapeTest, AnInterruptIsSeenBetweenTheShapes) {
+  bool interrupted = false;
+  const CheckpointScope scope([&interrupted] { return interrupted; });
+  const TemplateValue text = TemplateValue::Input("Hi?");
+  const std::vector<ChatMessage> messages = {{"system", text, {}}, {"user", text, {}}};
+  int renders = 0;
+  const auto shape = FindShape(messages, [&](absl::Span<const ChatMessage>) {
+    ++renders;
+    interrupted = true;
+    absl::SleepFor(2 * absl::FromChrono(kCheckpointInterval));  // it is asked once in that
+    return std::string();
+  });
+  EXPECT_TRUE(absl::IsCancelled(shape.status())) << shape.status();
+  EXPECT_EQ(renders, 1);
+}
+
+TEST(MessageShapeTest, AllIsWrittenWhereEachTextStandsSomewhere) {
+  const auto write = [](std::initializer_list<const char*> texts, absl::string_view rendered) {
+    std::vector<ChatMessage> messages;
+    for (const char* text : texts) messages.push_back({"user", TemplateValue::Input(text), {}});
+    return WritesAll(messages, rendered);
+  };
+  EXPECT_TRUE(write({"a", " b ", "c", ""}, "<a><b><c>"));
+  EXPECT_TRUE(write({"c", "a", "b", "b"}, "<a><b><c>"));
+  EXPECT_FALSE(write({"a", "d", "b"}, "<a><b><c>"));
 }
 
 }  // namespace
