@@ -12,13 +12,11 @@
 // NULLs are passed over, be it the query or the text; without any other row the result is NULL.
 // query, k and the options must be the same in all rows of a group. A row that fails ends the
 // statement; with another on_error it is passed over. Not to be used as a window function.
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +25,7 @@
 #include "extension/batch/answer_queue.h"
 #include "extension/binding/aggregate_function.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/best_texts.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/relevance.h"
 
@@ -50,7 +49,7 @@ class TopK : public Aggregate {
     if (!relevance_.has_value()) return absl::OkStatus();  // NULL
     while (!under_way_.empty()) RETURN_IF_ERROR(TakeAnswer(call));
     Json array = Json::MakeArray();
-    for (Scored& one : best_) {
+    for (BestTexts::Scored& one : best_->Take()) {
       Json object = Json::MakeObject();
       object.Add("text", std::move(one.text));
       object.Add("score", one.score);
@@ -63,10 +62,6 @@ class TopK : public Aggregate {
  private:
   struct Waiting {
     int64_t row;
-    std::string text;
-  };
-  struct Scored {
-    double score;
     std::string text;
   };
 
@@ -99,6 +94,7 @@ class TopK : public Aggregate {
     query_ = std::move(query);
     json_ = std::move(json);
     k_ = k;
+    best_.emplace(k);
     return absl::OkStatus();
   }
 
@@ -107,21 +103,13 @@ class TopK : public Aggregate {
     RETURN_IF_ERROR(answers_.AwaitFront(call.connection().db()));
     const Generation& answer = answers_.front().generation;
     if (answer.status.ok()) {
-      Keep({relevance_->Score(answer), std::move(under_way_.front().text)});
+      best_->Add(relevance_->Score(answer), std::move(under_way_.front().text));
     } else if (relevance_->on_error() == OnError::kError) {
       return OfRow(under_way_.front().row, answer.status);
     }
     answers_.Pop();
     under_way_.pop_front();
     return absl::OkStatus();
-  }
-
-  void Keep(Scored one) {
-    const auto place =
-        std::upper_bound(best_.begin(), best_.end(), one,
-                         [](const Scored& a, const Scored& b) { return a.score > b.score; });
-    best_.insert(place, std::move(one));
-    if (best_.size() > static_cast<uint64_t>(k_)) best_.pop_back();
   }
 
   int64_t rows_ = 0;
@@ -131,7 +119,7 @@ class TopK : public Aggregate {
   int64_t k_ = 0;
   AnswerQueue answers_;
   std::deque<Waiting> under_way_;  // of answers_
-  std::vector<Scored> best_;       // in descending order
+  std::optional<BestTexts> best_;  // where relevance_ is
 };
 
 }  // namespace

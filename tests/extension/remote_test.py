@@ -498,6 +498,9 @@ class RemoteTest(RemoteCase):
                 self.assertEqual([text for text, _ in found], ["x", "xx", "xxxx"][:len(found)])
                 for text, score in found:
                     self.assertAlmostEqual(score, of(1 / len(text)), places=6)
+            equal = ["cc", "bb", "x", "aa", "dd"]
+            best = json.loads(harness.value(db, "SELECT lm_top_k('which?', value, 3) FROM json_each(?)", json.dumps(equal)))
+            self.assertEqual([one["text"] for one in best], ["x", "cc", "bb"])
             self.assertEqual({body["query"] for body in server.requests}, {"which?"})
             self.assertEqual(harness.value(db, "SELECT typeof(lm_rerank('which?', 'x'))"), "real")
             # It writes nothing.
