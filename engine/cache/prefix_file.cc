@@ -283,8 +283,13 @@ absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
   return absl::OkStatus();
 }
 
-void TouchPrefixFile(const std::string& path) {
-  utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+void TouchPrefixFiles(const std::vector<std::string>& paths) {
+  absl::Time used = absl::Now();
+  for (const std::string& path : paths) {
+    const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, absl::ToTimespec(used)};
+    utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW);
+    used -= absl::Microseconds(1);
+  }
 }
 
 std::string PrefixFileName(const Digest& digest) { return digest.Hex() + kExtension; }

@@ -60,8 +60,9 @@ absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path);
 // digest, or there is an error as above. REQUIRES: out.size() == piece.bytes.
 absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
                              absl::Span<char> out);
-// The file's time tells what is used least: it was used now.
-void TouchPrefixFile(const std::string& path);
+// A file's time tells what is used least: these were used now. Each goes on from those before it,
+// and is used a little earlier: it is of no use without them, and so is the first to go.
+void TouchPrefixFiles(const std::vector<std::string>& paths);
 
 // "<32 digits>.prefix"
 std::string PrefixFileName(const Digest& digest);

@@ -41,7 +41,7 @@ void PrefixLoader::Begin(int64_t number, std::vector<Read> reads,
                          std::vector<std::shared_ptr<const StoredFile>> used) {
   auto load = std::make_unique<Load>();
   load->reads = std::move(reads);
-  load->used = std::move(used);
+  for (const auto& file : used) load->used.push_back(file->path);
   load->done.number = number;
   absl::MutexLock lock(&mutex_);
   done_.reserve(done_.size() + loads_.size() + 1);  // so that threads which read need not
@@ -90,9 +90,7 @@ void PrefixLoader::Run() {
     absl::Status status;
     if (wanted) {
       try {
-        if (first) {
-          for (const auto& file : load->used) TouchPrefixFile(file->path);
-        }
+        if (first) TouchPrefixFiles(load->used);
         status = ReadPrefixPiece(read.file->path, read.file->head.pieces[read.piece], read.out);
       } catch (...) {  // memory
         status = OutOfMemory();

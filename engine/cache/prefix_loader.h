@@ -43,7 +43,7 @@ class PrefixLoader {
     absl::Span<char> out;  // of the piece's size; not used otherwise until the load is done
   };
   // Has the pieces read, and compared with their digests. `used` are all files of the prefix, read
-  // or not: they count as used now. The number is the caller's.
+  // or not, each behind what it goes on from: they count as used now. The number is the caller's.
   void Begin(int64_t number, std::vector<Read> reads,
              std::vector<std::shared_ptr<const StoredFile>> used = {});
 
@@ -59,7 +59,7 @@ class PrefixLoader {
  private:
   struct Load {
     std::vector<Read> reads;
-    std::vector<std::shared_ptr<const StoredFile>> used;
+    std::vector<std::string> used;  // paths
     size_t next = 0;      // to be read
     size_t finished = 0;  // reads
     Done done;

@@ -195,6 +195,25 @@ const PrefixStore::Entry* PrefixStore::Longest(const PrefixKey& key,
   return longest;
 }
 
+// The longest file that the tokens begin with, and before it what it goes on from; empty: none of
+// which all of that is there.
+std::vector<PrefixStore::Link> PrefixStore::ChainToAnEnd(const PrefixKey& key,
+                                                         absl::Span<const int32_t> tokens,
+                                                         bool pending) {
+  while (const Entry* last = Longest(key, tokens, pending)) {
+    const int64_t begin = last->description().begin;
+    const auto end = static_cast<int64_t>(last->description().tokens.size());
+    std::vector<Link> chain = Chain(key, tokens.subspan(0, begin), pending);
+    const int64_t reached = chain.empty() ? 0 : chain.back().end;
+    if (reached >= begin) {
+      chain.push_back({last, end});
+      return chain;
+    }
+    tokens = tokens.subspan(0, end - 1);
+  }
+  return {};
+}
+
 // Where the blocks of the full class are.
 void PrefixStore::AddParts(absl::Span<const Link> chain, StoredPrefix* stored) const {
   if (options_.classes[0].block_bytes == 0) return;
@@ -234,26 +253,17 @@ std::shared_ptr<const StoredPrefix> PrefixStore::Find(const PrefixKey& key,
     AddParts(chain, stored.get());
     return stored;
   }
-  while (const Entry* last = Longest(key, tokens, /*pending=*/false)) {
-    const PrefixDescription& description = last->description();
-    const auto end = static_cast<int64_t>(description.tokens.size());
-    std::vector<Link> chain = Chain(key, tokens.subspan(0, description.begin), /*pending=*/false);
-    const int64_t reached = chain.empty() ? 0 : chain.back().end;
-    if (reached < description.begin) {  // what it went on from is gone
-      tokens = tokens.subspan(0, end - 1);
-      continue;
-    }
-    chain.push_back({last, end});
-    stored->tokens = end;
-    AddParts(chain, stored.get());
-    const std::vector<Piece> pieces = Layout(description.begin, end);
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      if (pieces[i].cache_class == 0) continue;
-      stored->parts.push_back({last->file, i, pieces[i].cache_class, pieces[i].index});
-    }
-    return stored;
+  const std::vector<Link> chain = ChainToAnEnd(key, tokens, /*pending=*/false);
+  if (chain.empty()) return nullptr;
+  const auto& [last, end] = chain.back();
+  stored->tokens = end;
+  AddParts(chain, stored.get());
+  const std::vector<Piece> pieces = Layout(last->description().begin, end);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].cache_class == 0) continue;
+    stored->parts.push_back({last->file, i, pieces[i].cache_class, pieces[i].index});
   }
-  return nullptr;
+  return stored;
 }
 
 void PrefixStore::Refuse(const std::shared_ptr<const StoredFile>& file, const absl::Status& why) {
@@ -290,10 +300,11 @@ std::optional<int64_t> PrefixStore::Wants(const PrefixKey& key, absl::Span<const
   const int64_t reached = chain.empty() ? 0 : chain.back().end;
   int64_t known = reached;
   if (ends_with_files()) {
-    const Entry* longest = Longest(key, tokens, /*pending=*/true);
-    known = longest == nullptr ? 0 : static_cast<int64_t>(longest->description().tokens.size());
+    const std::vector<Link> whole = ChainToAnEnd(key, tokens, /*pending=*/true);
+    known = whole.empty() ? 0 : whole.back().end;
   }
-  const int64_t begin = WholeBlocks(reached);
+  // Without layers that see everything a file has all that is needed at its end.
+  const int64_t begin = options_.classes[0].block_bytes > 0 ? WholeBlocks(reached) : 0;
   int64_t bytes = 0;
   for (const Piece& piece : Layout(begin, end)) bytes += piece.bytes;
   const bool worth = end - known >= least && bytes <= options_.max_bytes / 2 &&
@@ -372,8 +383,8 @@ void PrefixStore::Run() {
         }
       }
       if (status.ok()) {
-        for (const std::string& path : job->goes_on_from) TouchPrefixFile(path);
-        MakeRoom();
+        TouchPrefixFiles(job->goes_on_from);
+        MakeRoom(static_cast<int64_t>(file->head.bytes));
       }
     } catch (...) {  // memory
       status = OutOfMemory();
@@ -404,17 +415,25 @@ bool PrefixStore::Flush(absl::Duration timeout) {
   return mutex_.AwaitWithTimeout(absl::Condition(&written), timeout);
 }
 
-// Removes what was used longest ago, until the folder holds what it may.
-void PrefixStore::MakeRoom() {
+// Where the folder holds more than it may, removes what was used longest ago. All files are looked
+// at, for others write to it, too: so not for each one that is written, and some room is made in
+// advance.
+void PrefixStore::MakeRoom(int64_t written) {
+  constexpr int64_t kMostWritten = 64, kInAdvance = 16;  // parts of all
+  room_ -= written;
+  if (room_ >= 0) return;
   RemoveLeftovers(options_.folder);
   std::vector<PrefixFileUse> files = ListPrefixUse(options_.folder);
   std::sort(files.begin(), files.end(),
             [](const PrefixFileUse& a, const PrefixFileUse& b) { return a.used < b.used; });
   int64_t bytes = 0;
   for (const PrefixFileUse& file : files) bytes += file.bytes;
-  for (size_t i = 0; i < files.size() && bytes > options_.max_bytes; ++i) {
+  const int64_t most = options_.max_bytes;
+  const int64_t wanted = bytes > most ? most - most / kInAdvance : most;
+  for (size_t i = 0; i < files.size() && bytes > wanted; ++i) {
     if (unlink(files[i].path.c_str()) == 0) bytes -= files[i].bytes;
   }
+  room_ = std::min(most - bytes, most / kMostWritten);
 }
 
 std::vector<PrefixStore::Listed> PrefixStore::List(absl::string_view salt) {

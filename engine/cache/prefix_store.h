@@ -12,8 +12,9 @@
 // Each file (prefix_file.h) goes on from where others end, so that a prefix is made of several.
 // What one salt has stored is invisible to others; what belongs to a connection's own database in
 // memory is not stored at all. The folder may be used by several processes, and any of them may be
-// killed at any time. It holds `max_bytes`: what was used longest ago goes. What is there under
-// names that are none of these files', or does not begin like one, is left alone.
+// killed at any time. It holds `max_bytes`, and in passing a 64th more for each further store that
+// writes to it; when it is full, what was used longest ago goes, a 16th at once. What is there
+// under names that are none of these files', or does not begin like one, is left alone.
 //
 // Of a model with windows or states a prefix ends where a file does: only there are the blocks of
 // its windows, and its state.
@@ -181,10 +182,12 @@ class PrefixStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Entry* Longest(const PrefixKey& key, absl::Span<const int32_t> tokens, bool pending)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Link> ChainToAnEnd(const PrefixKey& key, absl::Span<const int32_t> tokens,
+                                 bool pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddParts(absl::Span<const Link> chain, StoredPrefix* stored) const;
   std::vector<absl::Span<const char>> Cut(const Job& job) const;
   void Run();
-  void MakeRoom();
+  void MakeRoom(int64_t written);
 
   const PrefixStoreOptions options_;
   absl::Mutex mutex_;
@@ -198,6 +201,7 @@ class PrefixStore {
   int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread writer_;  // begun with the first job, under mutex_
+  int64_t room_ = 0;    // the writer's: bytes to be written before it looks what the folder holds
 };
 
 }  // namespace lm

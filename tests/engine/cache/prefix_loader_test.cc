@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -64,6 +65,29 @@ TEST_F(PrefixLoaderTest, ReadsAllPiecesAndSaysSo) {
   EXPECT_TRUE(done[0].status.ok()) << done[0].status;
   EXPECT_EQ(out, pieces_);
   EXPECT_THAT(loader.TakeDone(), SizeIs(0));
+}
+
+// What others go on from is of use to them as long as they are there.
+TEST_F(PrefixLoaderTest, WhatItGoesOnFromWasUsedLater) {
+  const std::string folder = path_ + "-used";
+  std::filesystem::create_directory(folder);
+  std::vector<std::shared_ptr<const StoredFile>> used;
+  for (const uint64_t number : {3, 1, 2}) {
+    const std::string path = absl::StrCat(folder, "/", PrefixFileName({.low = number}));
+    ASSERT_TRUE(WritePrefixFile(path, {.model = "m", .owner = "o", .tokens = {1}}, {}).ok());
+    used.push_back(std::make_shared<StoredFile>(StoredFile{.path = path, .head = {}}));
+  }
+  absl::Notification woken;
+  PrefixLoader loader(2, [&woken] { woken.Notify(); });
+  std::vector<std::string> out;
+  loader.Begin(1, All(&out), used);
+  woken.WaitForNotification();
+  std::vector<PrefixFileUse> use = ListPrefixUse(folder);
+  std::sort(use.begin(), use.end(),
+            [](const PrefixFileUse& a, const PrefixFileUse& b) { return a.used > b.used; });
+  std::filesystem::remove_all(folder);
+  ASSERT_THAT(use, SizeIs(3));
+  for (size_t i = 0; i < use.size(); ++i) EXPECT_EQ(use[i].path, used[i]->path);
 }
 
 TEST_F(PrefixLoaderTest, ADamagedPieceIsAnErrorOfItsLoad) {

@@ -6,10 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +20,7 @@
 #include <random>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -274,6 +277,28 @@ TEST_F(PrefixStoreTest, OfWindowsAndStatesAPrefixEndsWhereAFileDoes) {
   std::filesystem::remove(first);
   EXPECT_EQ(found(301), std::make_pair(int64_t{0}, size_t{0}));
   EXPECT_EQ(found(400), std::make_pair(int64_t{0}, size_t{0}));
+  // Nor does it keep what it was to be from being written again.
+  PrefixStore again(OptionsWithWindowAndState(folder_));
+  again.Look();
+  EXPECT_EQ(write(again, 300), 0);
+  EXPECT_EQ(found(301), std::make_pair(int64_t{300}, size_t{10 + 2 + 1}));
+}
+
+TEST_F(PrefixStoreTest, OfStatesAloneAFileNeedsNoOther) {
+  const PrefixKey key = PrefixStore::KeyOf("file:a");
+  const PromptTokens all = Count(300);
+  PrefixStore store({.folder = folder_,
+                     .model = "m",
+                     .classes = {{0, 0}},
+                     .state_bytes = 100,
+                     .block_tokens = kBlockTokens});
+  for (const int64_t tokens : {150, 300}) {
+    const auto prefix = absl::MakeConstSpan(all).subspan(0, tokens);
+    ASSERT_EQ(store.Wants(key, prefix), 0);
+    store.Write(key, prefix, 0, std::vector<char>(100, 'x'));
+    store.Flush();
+    EXPECT_EQ(store.Wants(key, prefix), std::nullopt);
+  }
 }
 
 TEST_F(PrefixStoreTest, WhatAdaptersHaveMadeIsTheirs) {
@@ -401,6 +426,62 @@ TEST_F(PrefixStoreTest, WhatANewFileGoesOnFromWasUsedByIt) {
   EXPECT_EQ(Files().size(), 3u);
   EXPECT_EQ(Given(*Open(), Join(Count(192), {1})), 192);
   EXPECT_EQ(Given(*Open(), Join(Count(96, 1000), {1})), 0);
+}
+
+TEST_F(PrefixStoreTest, WhatGoesOnFromAnotherIsUsedBeforeIt) {
+  auto store = Open();
+  const PromptTokens all = Count(480);
+  for (const int64_t end : {96, 192, 288, 480}) {
+    EXPECT_TRUE(Store(*store, PromptTokens(all.begin(), all.begin() + end)));
+  }
+  std::vector<PrefixFileUse> use = ListPrefixUse(folder_);
+  ASSERT_EQ(use.size(), 4u);
+  std::sort(use.begin(), use.end(), [](const PrefixFileUse& a, const PrefixFileUse& b) {
+    return ReadPrefixHead(a.path)->description.begin < ReadPrefixHead(b.path)->description.begin;
+  });
+  for (size_t i = 1; i < use.size(); ++i) EXPECT_GT(use[i - 1].used, use[i].used) << i;
+}
+
+// Each file is opened when it is written, and now and then to be counted.
+TEST_F(PrefixStoreTest, AFullerFolderTakesNoLongerToWriteTo) {
+  constexpr int32_t kFiles = 100;
+  auto store = Open();
+  const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  const absl::Cleanup closed = [watch] { close(watch); };
+  ASSERT_GE(inotify_add_watch(watch, folder_.c_str(), IN_OPEN), 0);
+  for (int32_t i = 0; i < kFiles; ++i) ASSERT_TRUE(Store(*store, Count(96, 1000 * i)));
+  int opened = 0;
+  alignas(inotify_event) char events[1 << 16];
+  for (ssize_t bytes; (bytes = read(watch, events, sizeof(events))) > 0;) {
+    for (const char* at = events; at < events + bytes;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(at);
+      opened += event->len > 0 && absl::EndsWith(event->name, ".prefix");
+      at += sizeof(inotify_event) + event->len;
+    }
+  }
+  EXPECT_GE(opened, kFiles);
+  EXPECT_LE(opened, 2 * kFiles);
+}
+
+TEST_F(PrefixStoreTest, HoldsWhatItMayAndNotMuchLess) {
+  constexpr int64_t kMost = 400 * kBlockBytes;
+  auto one = Open("m", kMost), another = Open("m", kMost);
+  int64_t bytes = 0;
+  const auto write = [&](PrefixStore& store, int32_t i) {
+    ASSERT_TRUE(Store(store, Count(96, 1000 * i)));
+    bytes = 0;
+    for (const PrefixFileUse& file : ListPrefixUse(folder_)) bytes += file.bytes;
+  };
+  for (int32_t i = 0; i < 140; ++i) {
+    write(*one, i);
+    EXPECT_LE(bytes, kMost);
+    EXPECT_GE(bytes, i > 110 ? kMost * 7 / 8 : 0);
+  }
+  for (int32_t i = 140; i < 200; ++i) {
+    write(i % 2 == 0 ? *one : *another, i);
+    EXPECT_LE(bytes, kMost + kMost / 64);
+  }
 }
 
 TEST_F(PrefixStoreTest, AFullDiskLosesNothingButTheStore) {
