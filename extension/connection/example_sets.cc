@@ -1,7 +1,6 @@
 #include "extension/connection/example_sets.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,13 +8,32 @@
 namespace lm {
 
 void ExampleSets::Put(NamedExample example) {
-  gathered_ = false;
-  rows_.insert_or_assign(example.rowid, std::move(example));
+  Remove(example.rowid);
+  rows_.emplace(example.rowid, std::move(example));
 }
 
 void ExampleSets::Remove(int64_t rowid) {
   gathered_ = false;
-  rows_.erase(rowid);
+  if (is_saved_.use_count() > 1) {
+    changes_.push_back({rowid, {}});
+    changes_.back().before = rows_.extract(rowid);
+  } else {
+    rows_.erase(rowid);
+  }
+}
+
+std::shared_ptr<const ExampleSets::Saved> ExampleSets::Save() {
+  if (is_saved_.use_count() == 1) changes_.clear();
+  return std::make_shared<Saved>(Saved{is_saved_, changes_.size()});
+}
+
+void ExampleSets::Restore(const Saved& saved) {
+  gathered_ = false;
+  for (; changes_.size() > saved.changes; changes_.pop_back()) {
+    Change& last = changes_.back();
+    rows_.erase(last.rowid);
+    if (last.before) rows_.insert(std::move(last.before));
+  }
 }
 
 void ExampleSets::Gather() {

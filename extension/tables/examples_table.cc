@@ -63,11 +63,9 @@ class ExamplesTable : public WritableTable {
     return absl::OkStatus();
   }
 
-  std::shared_ptr<const void> Save() const override {
-    return std::make_shared<const ExampleSets>(connection().examples());
-  }
+  std::shared_ptr<const void> Save() const override { return connection().examples().Save(); }
   void Restore(const void* saved) override {
-    connection().examples() = *static_cast<const ExampleSets*>(saved);
+    connection().examples().Restore(*static_cast<const ExampleSets::Saved*>(saved));
   }
 
  private:

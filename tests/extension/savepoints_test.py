@@ -6,6 +6,7 @@ LM_SAVEPOINTS=2000 walks so many times (LM_SAVEPOINTS_SEED begins elsewhere).
 import os
 import random
 import sqlite3
+import time
 import unittest
 
 import harness
@@ -103,6 +104,36 @@ class SavepointsTest(unittest.TestCase):
         for sql in ("BEGIN", "SAVEPOINT a", "UPDATE temp.lm_examples SET answer = 'dry' WHERE prompt = 'rain'", "ROLLBACK TO a"):
             connection.execute(sql)
         self.assertEqual(harness.value(connection, "SELECT answer FROM temp.lm_examples"), "wet")
+
+    def test_random_walks_of_examples(self):
+        steps = ("INSERT INTO {} VALUES ('a', ?1, 'one')", "INSERT INTO {} VALUES ('a', ?1, 'one'), ('b', ?1, 'two')", "UPDATE {} SET prompt = ?1",
+                 "UPDATE {} SET answer = ?1 WHERE rowid % 3 = 0", "DELETE FROM {} WHERE rowid % 3 = ?1 % 3", "INSERT INTO {} VALUES ('a', ?1, 'x'), ('a', ?1, NULL)",
+                 "BEGIN", "COMMIT", "ROLLBACK", *(f"{verb} {name}" for verb in ("SAVEPOINT", "RELEASE", "ROLLBACK TO") for name in "abc"))
+        for seed in range(SEED, SEED + WALKS):
+            choose, log = random.Random(seed), []
+            connection = self.connect()
+            connection.execute("CREATE TEMP TABLE plain(name, prompt TEXT, answer TEXT NOT NULL)")
+            for _ in range(STEPS):
+                sql, parameter = choose.choice(steps), choose.randrange(1000)
+                log.append((sql, parameter))
+                for table in ("lm_examples", "plain") if "{}" in sql else ("",):
+                    try:
+                        connection.execute(sql.format(f"temp.{table}"), (parameter,) if "?1" in sql else ())
+                    except sqlite3.Error as error:
+                        log.append(str(error))
+                ours, plain = (connection.execute(f"SELECT rowid, * FROM temp.{table} ORDER BY rowid").fetchall() for table in ("lm_examples", "plain"))
+                self.assertEqual(ours, plain, (seed, log))
+            connection.close()
+
+    def test_examples_that_are_written_one_by_one(self):
+        connection = self.connect()
+        seconds = []
+        for _ in range(8):
+            begin = time.thread_time()
+            for i in range(1000):
+                connection.execute("INSERT INTO temp.lm_examples VALUES ('set', ?, 'an answer')", (f"a prompt {i}",))
+            seconds.append(time.thread_time() - begin)
+        self.assertLess(min(seconds[4:]), 2.5 * min(seconds[:4]), seconds)
 
     def test_random_walks(self):
         for seed in range(SEED, SEED + WALKS):
