@@ -197,15 +197,15 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
   const Json* delta = choice.Find("delta");
   if (delta == nullptr) delta = choice.Find("message");
   if (delta != nullptr) {
-    const size_t before = text.size();
+    const size_t before = text.size() + reasoning.size();
     const Json* content = delta->Find("content");
     if (content != nullptr && !AddContent(*content, &text, &reasoning)) {
       return BadAnswer("content that is neither a text nor a list of texts", content->Dump());
     }
-    pieces += text.size() > before;
     // Some servers send both, with the same text.
     const std::string thought = delta->TextAt("reasoning");
     reasoning += thought.empty() ? delta->TextAt("reasoning_content") : thought;
+    pieces += text.size() + reasoning.size() > before;
   }
   const Json* logprobs = FindPath(choice, {"logprobs", "content"});
   if (first.empty() && logprobs != nullptr && logprobs->is_array() && logprobs->size() > 0) {

@@ -28,7 +28,7 @@ struct RemoteModel {
 // Members of a body that some servers refuse, and answers can do without.
 struct LeftOut {
   bool seed = false;
-  bool stream_options = false;  // then nobody counts its tokens
+  bool stream_options = false;  // then its tokens are estimated
 
   bool operator==(const LeftOut&) const = default;
 };
@@ -57,7 +57,7 @@ struct ChatAnswer {
   std::string finish;              // as the server calls it; empty: not yet
   std::vector<FirstChoice> first;  // of the first token, with its alternatives
   std::optional<int64_t> tokens_in, tokens_cached, tokens_out;
-  int64_t pieces = 0;  // that had text
+  int64_t pieces = 0;  // that had text, or reasoning
 
   // Adds one event of the stream, or the whole answer. Unavailable for what is none.
   absl::Status Append(absl::string_view event);

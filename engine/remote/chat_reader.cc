@@ -12,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/remote_tokens.h"
 #include "engine/runtime/answer_text.h"
 
 namespace lm {
@@ -131,10 +132,21 @@ absl::Status ChatReader::ReadChoices(Generation* generation) const {
                    Printable(answer_.first[0].text)));
 }
 
+// Servers send a token a piece, or many, or all of them; but not more than they may.
+int64_t ChatReader::GuessedTokens() const {
+  const bool is_choice = spec_.options.constraint.kind == AnswerConstraint::Kind::kChoices;
+  const int64_t most = spec_.wants_first_choices ? 1
+                       : is_choice               ? INT64_MAX
+                                                 : int64_t{spec_.options.max_tokens};
+  const int64_t by_bytes = GuessTokens(answer_.text.size() + answer_.reasoning.size());
+  return std::max(answer_.pieces, std::min(by_bytes, most));
+}
+
 void ChatReader::CountTokens(Generation* generation) const {
   generation->tokens_in = SaturatedTokens(answer_.tokens_in.value_or(0));
   generation->tokens_cached = SaturatedTokens(answer_.tokens_cached.value_or(0));
-  generation->tokens_out = SaturatedTokens(answer_.tokens_out.value_or(answer_.pieces));
+  generation->tokens_out =
+      SaturatedTokens(answer_.tokens_out.has_value() ? *answer_.tokens_out : GuessedTokens());
 }
 
 }  // namespace lm

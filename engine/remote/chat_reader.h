@@ -49,7 +49,8 @@ class ChatReader {
   // status, and so is a text with U+0000, which prompts and constraints may not have either.
   // Unavailable where the answer is broken, and another try may help.
   absl::StatusOr<Generation> Read();
-  // Sets the numbers of tokens.
+  // Sets the numbers of tokens; those of a prompt are 0 where the server has not told, those of an
+  // answer a guess then.
   void CountTokens(Generation* generation) const;
 
  private:
@@ -58,6 +59,8 @@ class ChatReader {
   void EndReasoning();
   void FinishText();
   bool LacksAnswer(FinishReason finish) const;
+  // Of an answer whose server does not tell.
+  int64_t GuessedTokens() const;
   absl::Status ReadChoices(Generation* generation) const;
 
   const RequestSpec& spec_;

@@ -24,6 +24,7 @@ RemoteCall::RemoteCall(std::shared_ptr<Owner> owner, RemoteJob given, size_t end
       reader_(&spec()) {}
 
 bool RemoteCall::OnBody(int code, absl::string_view bytes) {
+  has_come_ = code == 200;
   const bool answers = code == 200 && !spec().embed.has_value();
   if (answers && form_ == Form::kUnknown) {
     const absl::string_view text = absl::StripLeadingAsciiWhitespace(bytes);
@@ -86,17 +87,18 @@ absl::StatusOr<Generation> RemoteCall::Read() {
   return Generation{.finish = FinishReason::kStop, .embedding = embedding_->numbers};
 }
 
-int64_t RemoteCall::Unused(const HttpOutcome& outcome) const {
-  const bool answers = outcome.code == 200 && (outcome.status.ok() || has_ended_);
-  if (!answers) return job.tokens;
+int64_t RemoteCall::Unused() const {
   Generation counts;
   CountTokens(&counts);
-  return counts.tokens_in > 0 ? job.tokens - counts.tokens_in - counts.tokens_out : 0;
+  return job.tokens - counts.tokens_in - counts.tokens_out;
 }
 
 void RemoteCall::CountTokens(Generation* generation) const {
   reader_.CountTokens(generation);
   if (embedding_.ok()) generation->tokens_in = SaturatedTokens(embedding_->tokens_in);
+  if (has_come_ && generation->tokens_in == 0) {
+    generation->tokens_in = SaturatedTokens(job.prompt_tokens);
+  }
 }
 
 void RemoteCall::AddSpent() {

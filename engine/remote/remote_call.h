@@ -29,6 +29,7 @@ struct RemoteJob {
   std::string cut = {};  // the request's text as on_overflow has left it; empty: it is whole
   uint64_t prefix = 0;   // of the system prompt; 0: none
   int64_t tokens = 0;    // that it may take
+  int64_t prompt_tokens = 0;  // of those, where its server does not tell
   int cuts = 0;
   int failures = 0;
   int refusals = 0;       // 429 and 503
@@ -67,12 +68,13 @@ class RemoteCall : public HttpHandler {
   absl::StatusOr<Generation> Read();
   // Sets the counts and times of *generation.
   void Measure(Generation* generation) const;
-  // Sets the numbers of tokens of this answer, as far as the server has told.
+  // Sets the numbers of tokens of this answer. What the server has not told is estimated; where
+  // nothing of an answer has come it is 0.
   void CountTokens(Generation* generation) const;
   // The answer is asked for once more: its tokens are among those that the request has spent.
   void AddSpent();
-  // Of job.tokens those that it did not take, as far as is known; negative: it took more.
-  int64_t Unused(const HttpOutcome& outcome) const;
+  // Of job.tokens those that it did not take; negative: it took more.
+  int64_t Unused() const;
   bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
   // A streamed answer's text, so far or whole: hands out what of it has not been. False where it
   // does not go on from what has, of an earlier answer that broke off.
@@ -100,6 +102,7 @@ class RemoteCall : public HttpHandler {
   ChatReader reader_;
   std::string raw_;
   absl::StatusOr<EmbeddingAnswer> embedding_ = absl::UnavailableError("no answer");
+  bool has_come_ = false;  // something of an answer
   bool has_ended_ = false;
   size_t compared_ = 0;  // with job.handed_out
   bool differs_ = false;

@@ -99,7 +99,9 @@ absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
     return absl::ResourceExhaustedError(
         absl::StrCat(kMostQueued, " requests wait for '", model_.name, "' already"));
   }
-  RemoteJob job{.grammar = std::move(grammar), .tokens = MostTokens(spec)};
+  RemoteJob job{.grammar = std::move(grammar),
+                .tokens = MostTokens(spec),
+                .prompt_tokens = PromptTokens(spec)};
   ASSIGN_OR_RETURN(job.body, BodyOf(spec));
   if (!spec.embed.has_value()) job.prefix = SystemPrefix(spec.text);
   job.request = std::make_shared<Request>(std::move(spec));
@@ -331,7 +333,7 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   const std::shared_ptr<RemoteCall> held = *found;  // past its place in the list
   calls_.erase(found);
   --num_running_;
-  pool_.Over(call->endpoint, call->job.prefix, call->Unused(outcome));
+  pool_.Over(call->endpoint, call->job.prefix, call->Unused());
   call->job.request->set_deadline(absl::InfiniteFuture());
   try {
     CountTokens(*call);
@@ -485,6 +487,7 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
       "content",
       absl::StrCat("That is not what ", ConstraintName(spec.options.constraint.kind),
                    " allows. Answer again, with nothing else: ", spec.options.constraint.text));
+  const size_t asked = again.text.size();
   again.text.pop_back();
   absl::StrAppend(&again.text, ",", answer.Dump(), ",", error.Dump(), "]");
   absl::StatusOr<std::string> body = BodyOf(again);
@@ -492,6 +495,7 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   call->AddSpent();
   RemoteJob job = std::move(call->job);
   job.body = *std::move(body);
+  job.prompt_tokens += GuessTokens(again.text.size() - asked);
   job.repaired = true;
   SendAgain(std::move(job), absl::Now());
   return true;
@@ -510,6 +514,7 @@ bool RemoteServer::SendShorter(RemoteCall* call, absl::string_view words) {
   RemoteJob job = std::move(call->job);
   job.body = *std::move(body);
   job.cut = *std::move(cut);
+  job.prompt_tokens = std::min(job.prompt_tokens, GuessTokens(job.cut.size()));
   ++job.cuts;
   SendAgain(std::move(job), absl::Now());
   return true;

@@ -39,7 +39,7 @@ void RemoteServer::AskCanary(Kind kind, absl::string_view salt) {
 }
 
 absl::StatusOr<RemoteJob> RemoteServer::CanaryJob(RequestSpec spec) const {
-  RemoteJob job{.tokens = MostTokens(spec), .is_canary = true};
+  RemoteJob job{.tokens = MostTokens(spec), .prompt_tokens = PromptTokens(spec), .is_canary = true};
   ASSIGN_OR_RETURN(job.body, BodyOf(spec));
   job.request = std::make_shared<Request>(std::move(spec));
   return job;

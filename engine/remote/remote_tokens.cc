@@ -109,9 +109,13 @@ int64_t GuessTokens(size_t bytes) {
   return (static_cast<int64_t>(bytes) + kBytesOfToken - 1) / kBytesOfToken;
 }
 
+int64_t PromptTokens(const RequestSpec& spec) {
+  return spec.prompt.empty() ? GuessTokens(spec.text.size())
+                             : static_cast<int64_t>(spec.prompt.size());
+}
+
 int64_t MostTokens(const RequestSpec& spec) {
-  const int64_t prompt = spec.prompt.empty() ? GuessTokens(spec.text.size())
-                                             : static_cast<int64_t>(spec.prompt.size());
+  const int64_t prompt = PromptTokens(spec);
   if (spec.embed.has_value()) return prompt;
   return prompt + (spec.wants_first_choices ? 1 : spec.options.max_tokens);
 }

@@ -33,6 +33,8 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
 
 // Where nobody tells: a guess.
 int64_t GuessTokens(size_t bytes);
+// Of a request's prompt: exact where spec.prompt is known, else a guess.
+int64_t PromptTokens(const RequestSpec& spec);
 // What a request may take, as servers count before they have answered it.
 int64_t MostTokens(const RequestSpec& spec);
 

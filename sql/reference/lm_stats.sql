@@ -15,7 +15,8 @@
 --   memo_hits                  answers that were remembered, or under way for another row already, instead of generated
 --   cost                       what the tokens of the phase come to at the model's price_in or price_out (lm_models; NULL without), reused
 --                              ones included: sum(cost) is the bill, as far as servers give no discounts. Tokens of a server are those of
---                              all that it has answered: what was asked for again, and its first questions (sql/guide/remote.md), too
+--                              all that it has answered: what was asked for again, and its first questions (sql/guide/remote.md), too;
+--                              where it does not tell how many they were, they are estimated
 -- of the engine, whichever database keeps it busy:
 --   running, queued            requests that are under way now, and that wait to begin
 --   seconds                    of model time that the phase has taken

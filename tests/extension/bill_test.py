@@ -17,6 +17,21 @@ def told(finish):
     return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
 
 
+def untold():
+    """An answer's events; how many tokens it was the server does not say."""
+    return told("stop").replace(b'"usage"', b'"other"')
+
+
+def cut():
+    """The first of them, and no more."""
+    return told("stop").split(b"\n\n")[0] + b"\n\n"
+
+
+def guess(prompt):
+    """The tokens of a prompt whose server does not say."""
+    return (len(json.dumps([{"role": "user", "content": prompt}], separators=(",", ":"))) + 3) // 4
+
+
 class Told(Handler):
     """Says what it is told to, one by one, and then the last for ever: bytes, or a refusal."""
     def good(self, body, **how):
@@ -83,6 +98,50 @@ class BillTest(RemoteCase):
         nested = "SELECT generate(generate('x', NULL, ?1), NULL, ?1)"
         self.fails(db, nested, "max_total_tokens = 3000 does not reach for another answer: 1 have taken 6000,", '{"max_total_tokens":3000,"max_tokens":600}')
         self.assertEqual(len(server.requests), 4)
+
+    def test_a_server_that_does_not_tell(self):
+        server = self.serving(untold())
+        db = self.connect(server.url, price_in=1e6, price_out=1e6)
+        words = "word " * 100
+        options = {"max_tokens": 20, "max_total_tokens": 600, "on_error": "null", "cache": False}
+        answered = harness.value(db, "SELECT count(generate(? || value, NULL, ?)) FROM json_each('[1,2,3,4,5,6,7,8]')", words, json.dumps(options))
+        each = guess(words + "1") + 2  # and "hello"
+        self.assertEqual((answered, len(server.requests)), (4, 4))
+        self.assertLessEqual(4 * each, 600)
+        self.assertEqual(db.execute(PAID).fetchone(), (4 * (each - 2), 4 * 2, 4))
+        self.assertEqual(harness.value(db, "SELECT sum(cost) FROM lm_stats WHERE model = 'default'"), 4 * each)
+        row = json.loads(harness.value(db, "SELECT lm_try(?, NULL, '{\"max_cost\":200,\"max_tokens\":20}')", words))
+        self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], ["hello", guess(words), 2])
+
+    def test_answers_that_broke_off(self):
+        server = self.serving(cut(), cut(), told("stop"))
+        db = self.connect(server.url)
+        row = json.loads(harness.value(db, "SELECT lm_try('a few words')"))
+        paid = 2 * guess("a few words") + 1000, 2 * 2 + 500
+        self.assertEqual((row["value"], row["tokens_in"], row["tokens_out"]), ("hello", *paid))
+        self.assertEqual(db.execute(PAID).fetchone(), (*paid, 1))
+
+    def test_reasoning_and_whole_answers_that_are_not_counted(self):
+        deltas = [{"reasoning": "I think"}, {"reasoning": "of it"}, {"content": "yes"}]
+        events = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas] + [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+        streamed = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+        whole = {"code": 200, "choices": [{"index": 0, "message": {"role": "assistant", "content": "x" * 40}, "finish_reason": "stop"}]}
+        for answer, most, tokens in ((streamed, 256, 4), (whole, 256, 10), (whole, 4, 4)):
+            db = self.connect(self.serving(answer).url)
+            row = json.loads(harness.value(db, "SELECT lm_try('x', NULL, ?)", json.dumps({"max_tokens": most})))
+            self.assertEqual((row["error"], row["tokens_in"], row["tokens_out"]), (None, guess("x"), tokens))
+
+    def test_vectors_and_ranks_that_are_not_counted(self):
+        db = self.connect(self.serving({"code": 200, "data": [{"embedding": [1.0, 0.0]}]}).url)
+        db.execute("SELECT lm_embed('twelve bytes')").fetchall()
+        self.assertEqual(db.execute(PAID).fetchone(), (3, 0, 1))
+        db = self.connect(self.serving({"code": 200, "results": [{"index": 0, "relevance_score": 0.5}]}).url)
+        db.execute("SELECT lm_rerank('which', 'this')").fetchall()
+        self.assertEqual(db.execute(PAID).fetchone(), (len('["which","this"]') // 4, 0, 1))
+        # Refusals are no answers.
+        db = self.connect(self.serving({"code": 400, "error": "no"}).url)
+        self.fails(db, "SELECT generate('x')", "HTTP 400")
+        self.assertEqual(db.execute(PAID).fetchone(), (0, 0, 1))
 
     def test_first_questions_are_theirs_who_asked(self):
         server = self.server(answer=constrained(lambda body: "yes"))
