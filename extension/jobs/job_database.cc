@@ -186,7 +186,8 @@ absl::Status JobDatabase::OpenOwn(const char* path) {
   ASSIGN_OR_RETURN(
       const std::string locking,
       FirstValue(user_, absl::StrCat("PRAGMA ", QuotedName(schema_), ".locking_mode")));
-  if (absl::EqualsIgnoreCase(locking, "exclusive")) {
+  // SQLite says so, too, of a file that never changes (immutable=1): that one is read-only.
+  if (absl::EqualsIgnoreCase(locking, "exclusive") && !read_only()) {
     return absl::FailedPreconditionError(
         "this connection has the database for itself (PRAGMA locking_mode = exclusive): a job "
         "needs a second one");

@@ -332,6 +332,9 @@ class StorageTest(JobRulesTest):
         self.refused(db, "the database a is read-only")
         self.refused(db, "there is no job named 'j'", options='{"database":"b"}')
         self.refused(db, "the database a is read-only", options='{"database":"a"}')
+        db = harness.connect(f"file:{self.folder}/a.db?immutable=1", uri=True)
+        self.addCleanup(db.close)
+        self.refused(db, "the database is read-only")
 
     def test_one_parameter_behind_several_marks(self):
         db = self.open()
