@@ -60,6 +60,19 @@ std::string FunctionTable::Schema() const {
   return schema + ")";
 }
 
+// A name that is an argument's own means that argument, wherever the statement says it.
+absl::Status FunctionTable::MissingError(const sqlite3_index_info& info, int argument) const {
+  constexpr int kOthers = 63;  // the bit of this column and all behind it
+  const int column = std::min(spec_.num_columns + argument, kOthers);
+  const bool is_named = (info.colUsed >> column & 1) != 0;
+  const absl::string_view name = spec_.arguments[argument];
+  return absl::InvalidArgumentError(absl::StrCat(
+      spec_.missing,
+      is_named ? absl::StrCat(" (", name, " here is the function's own argument; write t.", name,
+                              " for a table's column of that name)")
+               : ""));
+}
+
 // The arguments arrive as equality constraints on the hidden columns. idxNum has a bit for each
 // that is given, whose values come in the columns' order, and behind them one for each of the first
 // columns that is used.
@@ -76,7 +89,7 @@ absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
   int num_given = 0;
   for (int argument = 0; argument < NumArguments(spec_); ++argument) {
     const int i = constraint_of[argument];
-    if (i < 0 && argument < spec_.required) return absl::InvalidArgumentError(spec_.missing);
+    if (i < 0 && argument < spec_.required) return MissingError(*info, argument);
     if (i < 0) continue;
     info->aConstraintUsage[i].argvIndex = ++num_given;
     info->aConstraintUsage[i].omit = 1;

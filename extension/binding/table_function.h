@@ -107,6 +107,8 @@ class FunctionTable : public VirtualTable {
   std::unique_ptr<VirtualCursor> Open() override { return spec_.open(connection(), spec_); }
 
  private:
+  absl::Status MissingError(const sqlite3_index_info& info, int argument) const;
+
   const TableFunctionSpec& spec_;
 };
 
