@@ -21,6 +21,7 @@
 #include "engine/remote/remote_tokens.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/fork_guard.h"
+#include "engine/runtime/trouble.h"
 #include "engine/runtime/vote.h"
 
 namespace lm {
@@ -45,7 +46,11 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
   HttpRequest request{.url = absl::StrCat(url, "/models"),
                       .headers = RemoteHeaders(options),
                       .timeout = kListTimeout};
-  ASSIGN_OR_RETURN(const Fetched got, Fetch(network, request, cancel));
+  absl::StatusOr<Fetched> fetched = Fetch(network, request, cancel);
+  if (absl::IsUnavailable(fetched.status())) {
+    return WithTrouble(fetched.status(), Trouble::kOutage);
+  }
+  ASSIGN_OR_RETURN(const Fetched got, std::move(fetched));
   const int code = got.outcome.code;
   const std::string& body = got.body;
   // Some gateways have no list.
@@ -57,6 +62,9 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
   if (code != 200) {
     const absl::Status status =
         RejectionStatus(request.url, code, ErrorText(body), !options.key_env.empty());
+    const bool fails =
+        absl::IsUnavailable(status) && RejectionTrouble(code, body) == Trouble::kNone;
+    if (fails) return WithTrouble(status, Trouble::kServer);
     // Another server may have one.
     return absl::IsPermissionDenied(status) ? status : absl::UnavailableError(status.message());
   }
@@ -94,18 +102,21 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
     if (cancel) return absl::CancelledError("interrupted");
     pause = std::min(2 * pause, kLongestWait);
   }
+  const bool is_absent = TroubleOf(model.status()) != Trouble::kNone;
+  const absl::Status absence = is_absent ? model.status() : absl::OkStatus();
+  if (is_absent) model = RemoteModel{.name = options.model};
   RETURN_IF_ERROR(model.status());
   if (options.dialect != Dialect::kAuto) model->dialect = options.dialect;
   model->is_openais = AreOpenAis(urls);
   if (options.context_length > 0) model->context_length = options.context_length;
   std::unique_ptr<const ModelText> text;
-  if (!options.tokenizer.empty()) {
+  if (!options.tokenizer.empty() && !is_absent) {
     ASSIGN_OR_RETURN(ModelText loaded, ModelText::Load(options.tokenizer, &cancel));
     text = std::make_unique<const ModelText>(std::move(loaded));
   }
   return std::make_shared<ChatGenerator>(
       path, urls, options, std::move(text), network,
-      std::make_shared<RemoteServer>(network, urls, options, *std::move(model)));
+      std::make_shared<RemoteServer>(network, urls, options, *std::move(model)), absence);
 }
 
 // Those of the process, by path and options.
@@ -125,12 +136,14 @@ Registry& TheRegistry() {
 
 ChatGenerator::ChatGenerator(absl::string_view path, std::vector<std::string> urls,
                              RemoteOptions options, std::unique_ptr<const ModelText> text,
-                             Network* network, std::shared_ptr<RemoteServer> server)
+                             Network* network, std::shared_ptr<RemoteServer> server,
+                             absl::Status absence)
     : urls_(std::move(urls)),
       options_(std::move(options)),
       text_(std::move(text)),
       network_(network),
-      server_(std::move(server)) {
+      server_(std::move(server)),
+      absence_(std::move(absence)) {
   const RemoteModel& model = server_->model();
   info_.path = std::string(path);
   info_.name = model.name;
@@ -199,6 +212,7 @@ absl::StatusOr<std::string> ChatGenerator::Render(const TextRequest& request) co
 }
 
 absl::StatusOr<int64_t> ChatGenerator::CountTokens(const TextRequest& request) const {
+  RETURN_IF_ERROR(absence_);
   const size_t bytes = request.prompt.size() + request.question.size() + request.system.size();
   const bool is_plain = request.task == Task::kScore || request.task == Task::kEmbed;
   if (text_ != nullptr && is_plain) {
@@ -240,6 +254,12 @@ absl::StatusOr<std::shared_ptr<Request>> ChatGenerator::Submit(
     RequestSpec spec, std::shared_ptr<RequestListener> listener) {
   RETURN_IF_ERROR(ValidateGenerationOptions(spec.options));
   ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, GrammarOf(spec.options.constraint));
+  if (!absence_.ok()) {
+    auto request = std::make_shared<Request>(std::move(spec));
+    request->set_listener(std::move(listener));
+    request->Finish({.status = absence_});
+    return request;
+  }
   return server_->Submit(std::move(spec), std::move(grammar), std::move(listener));
 }
 
@@ -299,6 +319,7 @@ bool ChatGenerator::CanBeOne(const RequestSpec& spec, const RememberedAnswer& an
 }
 
 absl::StatusOr<const Tokenizer*> ChatGenerator::tokenizer() const {
+  RETURN_IF_ERROR(absence_);
   if (text_ != nullptr) return text_->tokenizer.get();
   return absl::FailedPreconditionError(kUnknownTokens);
 }
@@ -320,6 +341,7 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
     }
   }
   ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened, OpenServer(path, options, cancel));
+  if (!opened->absence().ok()) return std::shared_ptr<Generator>(std::move(opened));
   absl::MutexLock lock(&registry.mutex);
   std::erase_if(registry.known, [](const auto& entry) { return entry.second.expired(); });
   // Two may have been opened at a time: one is kept.

@@ -23,11 +23,13 @@ namespace lm {
 
 class ChatGenerator : public RemoteGenerator {
  public:
-  // `text` is the model's tokenizer, or null.
+  // `text` is the model's tokenizer, or null; so it is where the server's model is not known, of
+  // which `absence` says why.
   ChatGenerator(absl::string_view path, std::vector<std::string> urls, RemoteOptions options,
                 std::unique_ptr<const ModelText> text, Network* network,
-                std::shared_ptr<RemoteServer> server);
+                std::shared_ptr<RemoteServer> server, absl::Status absence);
 
+  absl::Status absence() const override { return absence_; }
   const ModelInfo& info() const override { return info_; }
   std::string identity() const override { return info_.identity; }
   int32_t max_sequence_tokens() const override;
@@ -69,6 +71,7 @@ class ChatGenerator : public RemoteGenerator {
   Network* const network_;
   ModelInfo info_;
   const std::shared_ptr<RemoteServer> server_;
+  const absl::Status absence_;
   const std::shared_ptr<Engine> no_engine_;
   mutable absl::Mutex mutex_;
   // Compiled constraints, the last used first.

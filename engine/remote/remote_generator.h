@@ -44,8 +44,9 @@ bool HasNetwork();
 // The process's generator for the servers at `path` (remote_options.h) under these options; asks
 // one of them for its models where it is not there yet. ParseRemotePath's and ParseRemoteOptions'
 // errors; FailedPrecondition where this build, or this machine, has no network library, in a forked
-// child, and once exit() has begun; Unavailable where no server answers; NotFound where it has no
-// such model; Cancelled, soon, once `cancel` is set.
+// child, and once exit() has begun; Unavailable where what answers has no list of models; NotFound
+// where it has no such model; Cancelled, soon, once `cancel` is set. Where no server is reached, or
+// it fails, the generator is one that stands in for it: absence() says why.
 absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string& path,
                                                               const std::string& options,
                                                               std::atomic<bool>& cancel);

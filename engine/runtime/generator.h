@@ -70,6 +70,11 @@ class Generator {
  public:
   virtual ~Generator() = default;
 
+  // Why its servers are not known yet, with a Trouble; OK where they are, or there are none. Every
+  // request ends with that, and who wants another answer asks for the generator anew. What else
+  // it says of the model is what is known without them.
+  virtual absl::Status absence() const { return absl::OkStatus(); }
+
   // Of the model, as lm_models shows it.
   virtual const ModelInfo& info() const = 0;
   // What an answer depends on besides the request, in this process: MemoKey::model.

@@ -23,6 +23,7 @@ absl::StatusOr<BatchServer> OpenBatchServer(Connection& connection, const std::s
         "the batch is at ", url, ", which is no address of '", source.name, "' in lm_models"));
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelUse> use, connection.Use(model));
+  RETURN_IF_ERROR(use->session.generator().absence());
   const ModelInfo& info = use->session.generator().info();
   BatchServer server{.url = url.empty() ? urls.front() : url};
   server.target = {.reference = model, .model = info.name};

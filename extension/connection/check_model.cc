@@ -34,6 +34,8 @@ absl::StatusOr<std::string> CheckModel(Connection& connection, const std::string
   const absl::StatusOr<std::shared_ptr<const ModelUse>> use = connection.Use(name);
   if (absl::IsUnavailable(use.status())) return std::string(use.status().message());
   RETURN_IF_ERROR(use.status());
+  const absl::Status absence = (*use)->session.generator().absence();
+  if (!absence.ok()) return std::string(absence.message());
   if (options.ranks) return "";  // it is asked for no constraint
   for (const std::shared_ptr<RemoteGenerator>& generator : RunningRemoteGenerators()) {
     if (generator.get() != &(*use)->session.generator()) continue;

@@ -105,6 +105,10 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
       known = loaded_.end();
     }
     ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator, LoadGenerator(work_owner(), source));
+    const absl::Status absence = generator->absence();
+    // What only counts has no rows that may fail.
+    if (only_counts()) RETURN_IF_ERROR(absence);
+    if (!absence.ok()) return UseOf(std::move(generator), {}, source);
     // Whole before it is among them: it may want memory.
     LoadedModel loaded = {std::string(reference), source, identity.value_or(ModelIdentity()),
                           std::move(generator)};
@@ -114,14 +118,21 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
       *known = std::move(loaded);
     }
   }
-  Session session(known->generator, Salt(), AccessToMemo());
+  std::shared_ptr<const ModelUse> use = UseOf(known->generator, known->strayed, source);
+  known->source.prices = use->prices;
+  return use;
+}
+
+std::shared_ptr<const ModelUse> Connection::UseOf(std::shared_ptr<Generator> generator,
+                                                  std::shared_ptr<std::atomic<bool>> strayed,
+                                                  const ModelSource& source) {
+  const ModelInfo& info = generator->info();
+  const Prices prices = source.is_remote() ? Prices{info.price_in, info.price_out} : source.prices;
+  Session session(std::move(generator), Salt(), AccessToMemo());
   if (tally_ != nullptr) session.set_tally(tally_);
-  session.set_strayed(known->strayed);
-  const ModelInfo& info = known->generator->info();
-  known->source.prices = source.is_remote() ? Prices{info.price_in, info.price_out} : source.prices;
-  return std::make_shared<const ModelUse>(ModelUse{std::move(session), settings_.OptionsJson(),
-                                                   settings_.system.value_or(""),
-                                                   known->source.prices});
+  session.set_strayed(std::move(strayed));
+  return std::make_shared<const ModelUse>(
+      ModelUse{std::move(session), settings_.OptionsJson(), settings_.system.value_or(""), prices});
 }
 
 std::shared_ptr<MemoFile> Connection::MemoInUse() {

@@ -66,7 +66,8 @@ class Connection {
   OptionsCache& options_cache() { return options_cache_; }
 
   // The model called `reference` (see ModelNames::Resolve), loaded if it is not. A file that was
-  // replaced since is loaded anew. FailedPrecondition in a forked child of the process that opened
+  // replaced since is loaded anew; servers that are away (Generator::absence) are looked for again
+  // by each call. FailedPrecondition in a forked child of the process that opened
   // the connection.
   absl::StatusOr<std::shared_ptr<const ModelUse>> Use(absl::string_view reference);
 
@@ -139,6 +140,9 @@ class Connection {
     std::shared_ptr<std::atomic<bool>> strayed = std::make_shared<std::atomic<bool>>(false);
   };
 
+  std::shared_ptr<const ModelUse> UseOf(std::shared_ptr<Generator> generator,
+                                        std::shared_ptr<std::atomic<bool>> strayed,
+                                        const ModelSource& source);
   void DropUnnamed();
 
   sqlite3* const db_;

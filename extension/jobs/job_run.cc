@@ -43,38 +43,67 @@ bool IsAnswered(const Generation& generation) {
 
 }  // namespace
 
-JobRun::JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user)
+JobRun::JobRun(const JobRunOptions& options, FoundJob job, Connection& connection)
     : options_(options),
       database_(std::move(job.database)),
       store_(std::move(job.store)),
-      user_(user),
+      connection_(connection),
+      user_(connection.db()),
       max_errors_(options.max_errors),
       trouble_(options.outage) {}
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
                                                       const JobRunOptions& options) {
   ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database, options.refresh));
-  std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection.db()));
+  std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection));
   run->work_ = StatementCall::Work();
-  RETURN_IF_ERROR(run->ReadOptions(connection));
-  RETURN_IF_ERROR(run->PlanRows());
-  RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
-    RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
-    return options.retry ? run->store_->Retry() : absl::OkStatus();
-  }));
-  ASSIGN_OR_RETURN(const JobCounts counts, run->store_->Counts());
-  run->finished_before_ = counts.done + counts.failed;
-  run->Show(counts);
+  RETURN_IF_ERROR(run->MeetModel());
   run->began_ = run->last_report_ = absl::Now();
   return run;
 }
 
-absl::Status JobRun::ReadOptions(Connection& connection) {
+absl::Status JobRun::MeetModel() {
+  RETURN_IF_ERROR(ReadOptions());
+  const absl::Status absence = call_->generator().absence();
+  const absl::Time now = absl::Now();
+  if (absence.ok()) {
+    trouble_.Answered(now);
+    RETURN_IF_ERROR(PlanRows());
+    RETURN_IF_ERROR(database_->Transact([&]() -> absl::Status {
+      RETURN_IF_ERROR(store_->Recover(absl::Now(), options_.lease));
+      return options_.retry ? store_->Retry() : absl::OkStatus();
+    }));
+  } else if (trouble_.any()) {
+    trouble_.ProbeFailed(absence, now);
+  } else {
+    RowTrouble of_no_row;
+    trouble_.Met(&of_no_row, absence, now);
+  }
+  ASSIGN_OR_RETURN(const JobCounts counts, store_->Counts());
+  finished_before_ = counts.done + counts.failed;
+  Show(counts);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<JobProgress>> JobRun::AwaitModel() {
+  const absl::Time now = absl::Now();
+  if (trouble_.MayProbe(now)) {
+    RETURN_IF_ERROR(MeetModel());
+  } else {
+    const WaitingFor waiting(work_.get(), "network");
+    absl::SleepFor(kPoll);
+  }
+  if (has_met() || now - last_report_ < options_.progress) return std::nullopt;
+  last_report_ = now;
+  return Progress(now);
+}
+
+absl::Status JobRun::ReadOptions() {
   absl::StatusOr<CallOptions> options = [&]() -> absl::StatusOr<CallOptions> {
     ASSIGN_OR_RETURN(const JobOptions own, ReadJobOptions(store_->job().options));
     parts_ = own.parts;
     ASSIGN_OR_RETURN(CallOptions read,
-                     ReadCallOptions(own.of_calls, connection, {.on_error = OnError::kNull}));
+                     ReadCallOptions(own.of_calls, connection_, {.on_error = OnError::kNull}));
     if (parts_ == nullptr) return read;
     RETURN_IF_ERROR(CheckOneAnswer(read.generation));
     read.generation.on_overflow = OnOverflow::kError;
@@ -423,8 +452,9 @@ absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why, Others others) 
   held_.clear();
   ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
   const int64_t left = progress.counts.waiting + progress.counts.running;
-  progress.stopped = absl::StrCat("stopped: ", why, "; ", left, " of ", progress.counts.total(),
-                                  " rows are left for a later run");
+  const int64_t total = progress.counts.total();
+  const std::string which = total > 0 ? absl::StrCat(left, " of ", total, " rows are") : "it is";
+  progress.stopped = absl::StrCat("stopped: ", why, "; ", which, " left for a later run");
   RETURN_IF_ERROR(
       database_->Transact([&] { return store_->End(/*over=*/false, progress.stopped); }));
   StatementCall::Note(progress.stopped);
@@ -472,6 +502,11 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     const int64_t answered = CountAnswered();
     if (const std::string why = BudgetsEnd(absl::Now()); !why.empty()) return Stop(why);
     RETURN_IF_ERROR(StopForTrouble());
+    if (!has_met()) {
+      ASSIGN_OR_RETURN(std::optional<JobProgress> waits, AwaitModel());
+      if (waits.has_value()) return waits;
+      continue;
+    }
     // Answers that have come are committed before: the probe may be one of these rows.
     if (!trouble_.any() || answered == 0) RETURN_IF_ERROR(AskAgain());
     if (!IsTimeToCommit(answered, absl::Now())) {

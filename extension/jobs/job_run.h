@@ -64,8 +64,8 @@ struct JobProgress {
 // the other rows back, if no other writer is in the way; if one is, their claims run out.
 class JobRun {
  public:
-  // Plans the job, if this is its first run. Errors: those of JobDatabase and JobStore, and of the
-  // job's options.
+  // Plans the job, if this is its first run, as soon as its model is known. Errors: those of
+  // JobDatabase and JobStore, and of the job's options. REQUIRES: the connection outlives it.
   static absl::StatusOr<std::unique_ptr<JobRun>> Begin(Connection& connection,
                                                        absl::string_view job,
                                                        const JobRunOptions& options);
@@ -96,9 +96,14 @@ class JobRun {
     RowTrouble trouble;
   };
 
-  JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user);
+  JobRun(const JobRunOptions& options, FoundJob job, Connection& connection);
 
-  absl::Status ReadOptions(Connection& connection);
+  absl::Status ReadOptions();
+  // Looks which model it is, and has the job its rows; where the servers are away that is trouble.
+  absl::Status MeetModel();
+  bool has_met() const { return question_.has_value(); }
+  // The same where it has not, when it is time to look again; what there is to report.
+  absl::StatusOr<std::optional<JobProgress>> AwaitModel();
   // The system prompt of rows without one.
   std::optional<std::string> SystemOfJob() const;
   // Has the job its rows, as its query gives them now or gave them first.
@@ -150,6 +155,7 @@ class JobRun {
   const JobRunOptions options_;
   const std::unique_ptr<JobDatabase> database_;
   const std::unique_ptr<JobStore> store_;
+  Connection& connection_;
   sqlite3* const user_;
   const ForkGuard fork_guard_;
   std::shared_ptr<RunningWork> work_;  // for lm_running; may be null

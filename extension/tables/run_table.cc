@@ -244,7 +244,7 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
         break;
       case kEtaSeconds: {
         const int64_t left = row().counts.waiting + row().counts.running;
-        if (left == 0) {
+        if (left == 0 && row().trouble.empty()) {
           sqlite3_result_double(context, 0);
         } else if (row().finished > 0) {
           sqlite3_result_double(

@@ -44,6 +44,12 @@ class Uneven(Handler):
         return self.whole(200, {"data": [{"index": 0, "embedding": [1.0] * len(body["input"])}]})
 
 
+class Listless(Handler):
+    """Has a code of HTTP in the place of its list of models, while there is one."""
+    def do_GET(self):
+        return self.whole(self.server.context, {"error": "no list"}) if self.server.context else super().do_GET()
+
+
 class RemoteTest(RemoteCase):
     def test_how_much_it_reasons_only_a_model_of_this_machine_is_told(self):
         server = self.server(answer=constrained(lambda body: "yes"), first=[("Yes", -0.105), ("No", -2.303)])
@@ -543,6 +549,50 @@ class RemoteTest(RemoteCase):
         gone.__exit__()
         self.fails(self.connect(url), "SELECT generate('x')", r"127\.0\.0\.1.*(refused|connect)")
 
+    def test_a_server_that_is_away_at_first_fails_rows(self):
+        server = self.server()
+        server.leave()
+        db = self.connect(server.url)
+        row = json.loads(harness.value(db, "SELECT lm_try('x')"))
+        self.assertEqual((row["value"], row["finish"]), (None, "error"))
+        self.assertIn(server.url, row["error"])
+        for call in ("generate('x', NULL, ?)", "lm_classify('x', '[\"a\",\"b\"]', NULL, ?)", "lm_embed('x', ?)", "lm_summarize('x', ?)", "lm_if('x', 'Is it?', ?)"):
+            with self.subTest(call):
+                self.assertIsNone(harness.value(db, f"SELECT {call}", '{"on_error":"null"}'))
+                self.fails(db, f"SELECT {call}", server.url, "{}")
+        (value, error), = db.execute("SELECT value, error FROM lm_each('[\"x\"]')").fetchall()
+        self.assertIsNone(value)
+        self.assertIn(server.url, error)
+        # What is wrong with the call is an error all the same.
+        self.fails(db, "SELECT lm_try('x', NULL, '{\"max_tokens\":-1}')", "max_tokens")
+        self.fails(db, "SELECT lm_try('x', NULL, '{\"regex\":\"(\"}')", "regex")
+        self.fails(db, "SELECT lm_token_count('x')", server.url)
+        self.fails(db, "SELECT * FROM lm_explain('SELECT generate(''x'')')", server.url)
+        # Each row looks again.
+        db.create_function("come_back", 0, server.come_back)
+        row = db.execute("SELECT lm_try('a') ->> 'error', come_back(), lm_try('b') ->> 'value', generate('c')").fetchone()
+        self.assertIn(server.url, row[0])
+        self.assertEqual(row[1:], (None, "re: b", "re: c"))
+
+    def test_a_second_model_that_is_away_and_not_asked(self):
+        server = self.server()
+        server.leave()
+        db = harness.connect()
+        self.addCleanup(db.close)
+        db.execute("INSERT INTO temp.lm_models(name, path) VALUES ('m', ?)", (server.url,))
+        options = '{"escalate":{"model":"m","below":0}}'
+        self.assertIn(harness.value(db, "SELECT lm_if('A game', 'Is it a game?', ?)", options), (0, 1))
+
+    def test_a_server_whose_list_of_models_fails(self):
+        server = self.server(handler=Listless, context=500)
+        db = self.connect(server.url)
+        self.assertIn("HTTP 500", json.loads(harness.value(db, "SELECT lm_try('x')"))["error"])
+        for code in (401, 403, 404, 400):
+            server.context = code
+            self.fails(self.connect(server.url), "SELECT lm_try('x')", f"HTTP {code}")
+        server.context = None
+        self.assertEqual(harness.value(db, "SELECT generate('x')"), "re: x")
+
     def test_a_certificate_that_nobody_vouches_for(self):
         server = self.server()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -988,6 +1038,30 @@ class JobTroubleTest(RemoteCase):
         db.execute("UPDATE lm_job_rows SET attempts = 0")
         server.come_back()
         self.ends_well(db)
+
+    def test_a_server_that_is_away_at_first(self):
+        server = self.server()
+        db = self.job(server)
+        server.leave()
+        began = time.monotonic()
+        self.assertEqual(self.stops(db, server.url, outage_seconds=2), {})
+        self.assertRegex(harness.value(db, "SELECT status FROM lm_jobs"), "; it is left for a later run$")
+        self.assertGreater(time.monotonic() - began, 2)
+        self.stops(db, server.url, outage_seconds=0)
+        self.fails(db, "SELECT * FROM lm_batch_submit('j', 'default')", server.url)
+        threading.Timer(1, db.interrupt).start()
+        self.fails(db, "SELECT * FROM lm_run('j')", "interrupted")
+        self.assertRegex(db.execute("SELECT stopped FROM lm_run('j', '{\"max_seconds\":1}')").fetchall()[-1][0], "max_seconds = 1 are over")
+        threading.Timer(1.5, server.come_back).start()
+        rows = db.execute("SELECT total, done, failed, eta_seconds, hint FROM lm_run('j', '{\"progress_ms\":100}')").fetchall()
+        self.assertEqual(rows[0][:4], (0, 0, 0, None))
+        self.assertIn("waits for an answer: " + server.url, rows[0][4])
+        self.assertEqual(rows[-1][:4], (40, 40, 0, 0))
+        self.ends_well(db)
+        # What is wrong with its options is not waited for.
+        server.leave()
+        other = self.job(server, options='{"model":"lost"}')
+        self.fails(other, "SELECT * FROM lm_run('j')", "the job's options: there is no model named 'lost'")
 
     def test_a_server_that_fails_at_every_row(self):
         server = self.server()
