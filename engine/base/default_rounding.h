@@ -7,19 +7,26 @@
 
 #include <cfenv>
 
+#include "engine/base/processor.h"
+
 namespace lm {
 
+// Some nanoseconds where the thread rounds as most do, else most of a microsecond.
 class DefaultRounding {
  public:
-  DefaultRounding() {
+  DefaultRounding() : changes_(!RoundsByDefault()) {
+    if (!changes_) return;
     std::fegetenv(&before_);
     std::fesetenv(FE_DFL_ENV);
   }
-  ~DefaultRounding() { std::fesetenv(&before_); }
+  ~DefaultRounding() {
+    if (changes_) std::fesetenv(&before_);
+  }
   DefaultRounding(const DefaultRounding&) = delete;
   DefaultRounding& operator=(const DefaultRounding&) = delete;
 
  private:
+  const bool changes_;
   std::fenv_t before_;
 };
 

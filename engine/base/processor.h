@@ -18,6 +18,10 @@ std::vector<Isa> DetectIsas();
 // Tells the processor that its thread only waits for another's store.
 void PauseInSpin();
 
+// Whether this thread rounds to nearest, keeps what is small and traps nothing; false where that is
+// not to be told cheaply.
+bool RoundsByDefault();
+
 // MixBlocks, as this processor does it best.
 void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count);
 

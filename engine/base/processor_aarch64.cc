@@ -19,6 +19,8 @@ std::vector<Isa> DetectIsas() {
 // pause.
 void PauseInSpin() { asm volatile("isb"); }
 
+bool RoundsByDefault() { return __builtin_aarch64_get_fpcr() == 0; }
+
 void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
   MixBlocks(lanes, blocks, count);
 }

@@ -9,6 +9,8 @@ std::vector<Isa> DetectIsas() { return {Isa::kPortable}; }
 
 void PauseInSpin() {}
 
+bool RoundsByDefault() { return false; }
+
 void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
   MixBlocks(lanes, blocks, count);
 }

@@ -34,6 +34,11 @@ std::vector<Isa> DetectIsas() {
 
 void PauseInSpin() { __builtin_ia32_pause(); }
 
+bool RoundsByDefault() {
+  constexpr unsigned kDefault = 0x1f80, kFlags = 0x3f;  // of MXCSR; flags say what has happened
+  return (__builtin_ia32_stmxcsr() & ~kFlags) == kDefault;
+}
+
 void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
   if (__builtin_cpu_supports("bmi2")) {
     MixBlocksBmi2(lanes, blocks, count);

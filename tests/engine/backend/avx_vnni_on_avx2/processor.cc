@@ -16,6 +16,8 @@ std::vector<Isa> DetectIsas() {
 
 void PauseInSpin() { __builtin_ia32_pause(); }
 
+bool RoundsByDefault() { return false; }
+
 void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
   MixBlocks(lanes, blocks, count);
 }
