@@ -387,7 +387,7 @@ static const Scenario kSqlScenarios[] = {
         kExact                                                                             \
   }
 #define RUN_JOB \
-  { "SELECT max(total) FROM lm_run('fill')", kDone }
+  { "SELECT max(total) FROM lm_run('fill', '{\"outage_seconds\":1}')", kDone }
     {.name = "sql_job",
      .setup = {{NULL, kLoad}, SETTINGS, WARM, TABLE},
      .armed = {JOB, RUN_JOB, {NULL, kClose}},
