@@ -24,6 +24,106 @@ namespace {
 // multiplied at a time, half as many make the calls too short.
 constexpr int64_t kStepsInL1 = 128;
 
+// A product of our own kernels, strip by strip of the weights. What is passed over once is asked
+// for on the way. Else a part's weights stay in the L1 cache for all passes, and the next part's
+// are asked for meanwhile, so many bytes at each step of each pass.
+class FewTokensProduct {
+ public:
+  // A worker's scratch.
+  struct Parts {
+    float* weights;  // a part of a strip
+    float* sums;     // [token][kStripRows]
+    float* chain;    // likewise, of a chunk that has several parts
+    char* piece;     // for PanelMatrix::Get
+  };
+
+  // x: [tile][k][token of the tile]. All of them outlive it.
+  FewTokensProduct(const CpuKernels& kernels, const PanelMatrix& w, const Tiles& tiles,
+                   const FloatTile& choice, const float* x)
+      : kernels_(kernels), w_(w), tiles_(tiles), choice_(choice), x_(x) {}
+
+  Parts LayOut(ScratchLayout* layout) const {
+    return {layout->Take<float>(convert_ ? part_ * kStripRows : 0),
+            layout->Take<float>(tiles_.tokens * kStripRows),
+            layout->Take<float>(part_ < kFloatChunk ? tiles_.tokens * kStripRows : 0),
+            layout->Take<char>(w_.piece_scratch_bytes())};
+  }
+
+  // parts.sums of a strip; next: the strip that comes then, or null.
+  void MultiplyStrip(const char* strip, const char* next, const Parts& parts) const {
+    auto at = [&](int64_t step) { return strip + RowBytes(w_.dtype(), step * kStripRows); };
+    const int64_t k = w_.cols();
+    for (int64_t chunk = 0; chunk < k; chunk += kFloatChunk) {
+      const int64_t chunk_end = std::min<int64_t>(chunk + kFloatChunk, k);
+      const bool whole = chunk_end - chunk <= part_;
+      float* const chain = chunk == 0 || whole ? parts.sums : parts.chain;
+      for (int64_t begin = chunk; begin < chunk_end; begin += part_) {
+        const int64_t end = std::min(begin + part_, chunk_end);
+        const Accumulate accumulate = begin > chunk        ? Accumulate::kContinue
+                                      : whole && chunk > 0 ? Accumulate::kAdd
+                                                           : Accumulate::kReplace;
+        MultiplyPart(at(begin), begin, end, end < k ? at(end) : next, accumulate, chain,
+                     parts.weights);
+      }
+      if (chain == parts.chain)
+        kernels_.add_scaled(parts.sums, chain, 1, tiles_.tokens * kStripRows);
+    }
+  }
+
+ private:
+  // The steps [begin, end) of k, which lie in one chunk; converted: room for them as F32.
+  void MultiplyPart(const char* weights, int64_t begin, int64_t end, const char* next,
+                    Accumulate accumulate, float* acc, float* converted) const {
+    FloatProduct product = {.type = w_.dtype(),
+                            .w = nullptr,
+                            .k_stride = kStripRows,
+                            .panel_stride = kPanelRows,
+                            .panels = choice_.panels,
+                            .x = nullptr,
+                            .packed = true,
+                            .tokens = 0,
+                            .k = end - begin,
+                            .acc = nullptr,
+                            .acc_stride = kStripRows,
+                            .accumulate = accumulate};
+    if (convert_) {
+      kernels_.to_float(w_.dtype(), weights, product.k * kStripRows, converted);
+      product.type = DType::kF32;
+      weights = reinterpret_cast<const char*>(converted);
+    }
+    for (int column = 0; column < kStripRows; column += columns_) {
+      product.w = weights + RowBytes(product.type, column);
+      for (int64_t tile = 0; tile < tiles_.count; ++tile) {
+        product.tokens = tiles_.size(tile);
+        product.x = x_ + tiles_.begin(tile) * w_.cols() + begin * product.tokens;
+        product.acc = acc + tiles_.begin(tile) * kStripRows + column;
+        if (once_) {
+          product.PrefetchBehind(kPrefetchDistance);
+        } else if (next != nullptr) {
+          product.prefetch = next;
+          product.prefetch_step = spread_bytes_;
+          next += spread_bytes_ * product.k;
+        }
+        kernels_.float_product(product);
+      }
+    }
+  }
+
+  const CpuKernels& kernels_;
+  const PanelMatrix& w_;
+  const Tiles& tiles_;
+  const FloatTile choice_;
+  const float* const x_;
+  const int64_t columns_ = choice_.panels * kPanelRows;
+  // With several tiles 16-bit weights are worth converting first; BF16 has kernels for few tokens.
+  const bool convert_ = w_.dtype() != DType::kF32 &&
+                        (tiles_.count > 1 || (w_.dtype() == DType::kBF16 && choice_.panels < 4));
+  const bool once_ = tiles_.count == 1 && !convert_;
+  const int64_t part_ = once_ ? kFloatChunk : kStepsInL1;
+  const int64_t passes_ = kStripRows / columns_ * tiles_.count;
+  const int64_t spread_bytes_ = (RowBytes(w_.dtype(), kStripRows) + passes_ - 1) / passes_;
+};
+
 }  // namespace
 
 OneDnnProduct* CpuBackend::FindOneDnnProduct(int64_t k) {
@@ -115,11 +215,9 @@ absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
 
 absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   const PanelMatrix& w = args.w;
-  const int64_t rows = args.out.rows;
-  FloatTile choice = kernels_.ChooseFloatTile(rows, kStripRows / kPanelRows);
-  Tiles tiles(rows, choice.tokens);
-  int64_t k = w.cols();
-  const int64_t columns = choice.panels * kPanelRows;
+  const int64_t rows = args.out.rows, k = w.cols();
+  const FloatTile choice = kernels_.ChooseFloatTile(rows, kStripRows / kPanelRows);
+  const Tiles tiles(rows, choice.tokens);
 
   // Activations, as [tile][k][token of the tile].
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(rows * k * sizeof(float)));
@@ -131,94 +229,20 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
     for (int64_t i = 0; i < k; ++i) to[i * size] = values[i];
   }));
 
-  // With several tiles 16-bit weights are worth converting first; BF16 has kernels for few tokens.
-  bool convert = w.dtype() != DType::kF32 &&
-                 (tiles.count > 1 || (w.dtype() == DType::kBF16 && choice.panels < 4));
-  // What is passed over once is asked for on the way. Else a part's weights stay in the L1 cache
-  // for all passes, and the next part's are asked for meanwhile, so many bytes at each step of each
-  // pass.
-  const bool once = tiles.count == 1 && !convert;
-  const int64_t part = once ? kFloatChunk : kStepsInL1;
-  const int64_t passes = kStripRows / columns * tiles.count;
-  const int64_t spread_bytes = (RowBytes(w.dtype(), kStripRows) + passes - 1) / passes;
-  struct Parts {
-    float* weights;  // a part of a strip
-    float* sums;     // [token][kStripRows]
-    float* chain;    // likewise, of a chunk that has several parts
-    char* piece;     // for PanelMatrix::Get
-  };
-  auto lay_out = [&](ScratchLayout* layout) {
-    return Parts{layout->Take<float>(convert ? part * kStripRows : 0),
-                 layout->Take<float>(rows * kStripRows),
-                 layout->Take<float>(part < kFloatChunk ? rows * kStripRows : 0),
-                 layout->Take<char>(w.piece_scratch_bytes())};
-  };
+  const FewTokensProduct product(kernels_, w, tiles, choice, packed);
   ScratchLayout measure;
-  lay_out(&measure);
+  product.LayOut(&measure);
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
-
   FirstError error;
-  // The steps [begin, end) of k, which lie in one chunk.
-  auto multiply_part = [&](const char* weights, int64_t begin, int64_t end, const char* next,
-                           Accumulate accumulate, float* acc, const Parts& parts) {
-    FloatProduct product = {.type = w.dtype(),
-                            .w = nullptr,
-                            .k_stride = kStripRows,
-                            .panel_stride = kPanelRows,
-                            .panels = choice.panels,
-                            .x = nullptr,
-                            .packed = true,
-                            .tokens = 0,
-                            .k = end - begin,
-                            .acc = nullptr,
-                            .acc_stride = kStripRows,
-                            .accumulate = accumulate};
-    if (convert) {
-      kernels_.to_float(w.dtype(), weights, product.k * kStripRows, parts.weights);
-      product.type = DType::kF32;
-      weights = reinterpret_cast<const char*>(parts.weights);
-    }
-    for (int column = 0; column < kStripRows; column += columns) {
-      product.w = weights + RowBytes(product.type, column);
-      for (int64_t tile = 0; tile < tiles.count; ++tile) {
-        product.tokens = tiles.size(tile);
-        product.x = packed + tiles.begin(tile) * k + begin * product.tokens;
-        product.acc = acc + tiles.begin(tile) * kStripRows + column;
-        if (once) {
-          product.PrefetchBehind(kPrefetchDistance);
-        } else if (next != nullptr) {
-          product.prefetch = next;
-          product.prefetch_step = spread_bytes;
-          next += spread_bytes * product.k;
-        }
-        kernels_.float_product(product);
-      }
-    }
-  };
   auto multiply_strip = [&](int64_t strip, int worker) {
     if (!args.Wants(strip * kStripRows)) return;
     ScratchLayout layout(scratch + worker * measure.used());
-    Parts parts = lay_out(&layout);
+    const FewTokensProduct::Parts parts = product.LayOut(&layout);
     const absl::StatusOr<PanelMatrix::Piece> there = w.Get(strip, parts.piece);
     if (!there.ok()) return error.Add(strip, there.status());
-    const char* const first = reinterpret_cast<const char*>(there->codes);
-    auto at = [&](int64_t step) { return first + RowBytes(w.dtype(), step * kStripRows); };
-    const int64_t next_strip = strip + pool_.num_threads();  // most likely this thread's
-    const char* const behind = w.has(next_strip) ? w.strip(next_strip, 0) : nullptr;
-    for (int64_t chunk = 0; chunk < k; chunk += kFloatChunk) {
-      const int64_t chunk_end = std::min<int64_t>(chunk + kFloatChunk, k);
-      const bool whole = chunk_end - chunk <= part;
-      float* const chain = chunk == 0 || whole ? parts.sums : parts.chain;
-      for (int64_t begin = chunk; begin < chunk_end; begin += part) {
-        const int64_t end = std::min(begin + part, chunk_end);
-        multiply_part(at(begin), begin, end, end < k ? at(end) : behind,
-                      begin > chunk        ? Accumulate::kContinue
-                      : whole && chunk > 0 ? Accumulate::kAdd
-                                           : Accumulate::kReplace,
-                      chain, parts);
-      }
-      if (chain == parts.chain) kernels_.add_scaled(parts.sums, chain, 1, rows * kStripRows);
-    }
+    const int64_t next = strip + pool_.num_threads();  // most likely this thread's
+    product.MultiplyStrip(reinterpret_cast<const char*>(there->codes),
+                          w.has(next) ? w.strip(next, 0) : nullptr, parts);
     StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, w.row_scales(), args.bias,
               args.result, args.out);
   };
