@@ -13,6 +13,88 @@
 #include "engine/base/status_macros.h"
 
 namespace lm {
+namespace {
+
+float Sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+// What a delta rule forgets and learns, of all tokens of a step, made of its inputs.
+class DeltaGates {
+ public:
+  explicit DeltaGates(const DeltaRuleInputs& in)
+      : in_(in),
+        tokens_(in.q.rows),
+        key_dim_(in.q.cols / in.key_heads),
+        keys_(in.heads * key_dim_),
+        by_token_(in.decays_by_token()),
+        wide_(!by_token_ && in.a.cols != in.heads) {}
+
+  // Whether each key has a decay of its own.
+  bool of_keys() const { return wide_ || by_token_; }
+  // Values from a token's decays to the next one's.
+  int64_t decay_stride() const { return by_token_ ? keys_ : wide_ ? key_dim_ : 1; }
+  const float* learnt(int64_t head, int64_t row) const { return learnt_ + head * tokens_ + row; }
+
+  int64_t floats() const { return in_.heads * tokens_ + (by_token_ ? keys_ : in_.heads) * tokens_; }
+  // Into memory for floats().
+  void LayOut(float* memory) {
+    learnt_ = memory;
+    decay_ = memory + in_.heads * tokens_;
+  }
+
+  // Of the tokens [begin, end).
+  void Fill(int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      if (by_token_) {
+        FillByToken(t);
+      } else {
+        FillByHead(t);
+      }
+    }
+  }
+
+  // The decays of a head from a row on; memory: for those that are made of a step.
+  const float* Decays(int64_t head, int64_t row, int64_t tokens, std::vector<float>* memory) const {
+    if (by_token_) return decay_ + row * keys_ + head * key_dim_;
+    const float* steps = decay_ + head * tokens_ + row;
+    if (!wide_) return steps;
+    const float* a = in_.a.row<float>(0) + head * key_dim_;
+    memory->reserve(tokens * key_dim_);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t i = 0; i < key_dim_; ++i) memory->push_back(std::exp(steps[t] * a[i]));
+    }
+    return memory->data();
+  }
+
+ private:
+  // (tokens, keys), as log_decay lies.
+  void FillByToken(int64_t t) {
+    const float* from = in_.log_decay.row<float>(t);
+    for (int64_t i = 0; i < keys_; ++i) decay_[t * keys_ + i] = std::exp(from[i]);
+    if (in_.rule == StateRule::kErase) return;
+    for (int64_t h = 0; h < in_.heads; ++h) {
+      learnt_[h * tokens_ + t] = Sigmoid(in_.beta.row<float>(t)[h]);
+    }
+  }
+
+  // (heads, tokens); where each key has its own decay, the step that it is made of.
+  void FillByHead(int64_t t) {
+    for (int64_t h = 0; h < in_.heads; ++h) {
+      const float rate = in_.alpha.row<float>(t)[h] + in_.dt_bias.row<float>(0)[h];
+      const float softplus = Softplus(rate);
+      decay_[h * tokens_ + t] = wide_ ? softplus : std::exp(softplus * in_.a.row<float>(0)[h]);
+      learnt_[h * tokens_ + t] =
+          in_.rule == StateRule::kDelta ? Sigmoid(in_.beta.row<float>(t)[h]) : softplus;
+    }
+  }
+
+  const DeltaRuleInputs& in_;
+  const int64_t tokens_, key_dim_, keys_;
+  const bool by_token_, wide_;
+  float* learnt_ = nullptr;  // (heads, tokens)
+  float* decay_ = nullptr;
+};
+
+}  // namespace
 
 absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                                     const StateLayer& layer, Tensor out) {
@@ -58,39 +140,14 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
   constexpr int64_t kLanes = 16;
   const int64_t key_dim = in.q.cols / in.key_heads, dim = in.v.cols / in.heads;
   const int64_t panels = (dim + kLanes - 1) / kLanes;
-  const int64_t tokens = in.q.rows;
+  const bool erases = in.rule == StateRule::kErase;
   auto stride = [](Tensor t) { return t.row_bytes / static_cast<int64_t>(sizeof(float)); };
 
-  // Both gates of every head, tokens side by side; where each key has its own decay, the step it is
-  // made of. Decays of each token and key lie as log_decay does.
-  const bool by_token = in.decays_by_token(), erases = in.rule == StateRule::kErase;
-  const bool wide = !by_token && in.a.cols != in.heads;
-  const int64_t keys = in.heads * key_dim, gates = in.heads * tokens;
-  ASSIGN_OR_RETURN(char* memory,
-                   inputs_.Get((gates + (by_token ? keys * tokens : gates)) * sizeof(float)));
-  float* learnt = reinterpret_cast<float*>(memory);
-  float* decay = learnt + gates;
-  if (by_token) {
-    ForRows(tokens, keys, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const float* from = in.log_decay.row<float>(t);
-        for (int64_t i = 0; i < keys; ++i) decay[t * keys + i] = std::exp(from[i]);
-        for (int64_t h = 0; h < in.heads && !erases; ++h) {
-          learnt[h * tokens + t] = 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]));
-        }
-      }
-    });
-  }
-  for (int64_t t = 0; t < tokens && !by_token; ++t) {
-    for (int64_t h = 0; h < in.heads; ++h) {
-      const float rate = in.alpha.row<float>(t)[h] + in.dt_bias.row<float>(0)[h];
-      const float softplus = Softplus(rate);
-      decay[h * tokens + t] = wide ? softplus : std::exp(softplus * in.a.row<float>(0)[h]);
-      learnt[h * tokens + t] = in.rule == StateRule::kDelta
-                                   ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]))
-                                   : softplus;
-    }
-  }
+  DeltaGates gates(in);
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(gates.floats() * sizeof(float)));
+  gates.LayOut(reinterpret_cast<float*>(memory));
+  ForRows(in.q.rows, in.heads * key_dim,
+          [&](int64_t begin, int64_t end) { gates.Fill(begin, end); });
 
   const int64_t per_sequence = in.heads * panels;
   ForItems(static_cast<int64_t>(step().sequences.size()) * per_sequence, [&](int64_t item, int) {
@@ -104,16 +161,7 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
       for (int64_t i = 0; i < key_dim; ++i) std::fill_n(state + i * dim, lanes, 0.0f);
     }
     if (sequence.num_tokens == 0) return;
-    const float* decays = by_token ? decay + row * keys + h * key_dim : decay + h * tokens + row;
-    std::vector<float> of_keys;  // (tokens, key_dim)
-    if (wide) {
-      const float* a = in.a.row<float>(0) + h * key_dim;
-      of_keys.reserve(sequence.num_tokens * key_dim);
-      for (int64_t t = 0; t < sequence.num_tokens; ++t) {
-        for (int64_t i = 0; i < key_dim; ++i) of_keys.push_back(std::exp(decays[t] * a[i]));
-      }
-      decays = of_keys.data();
-    }
+    std::vector<float> of_keys;
     kernels_.delta_rule({.tokens = sequence.num_tokens,
                          .key_dim = key_dim,
                          .lanes = lanes,
@@ -123,12 +171,10 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
                          .q_stride = stride(in.q),
                          .k_stride = stride(in.k),
                          .v_stride = stride(in.v),
-                         .decay = decays,
-                         .learnt = learnt + h * tokens + row,
-                         .decay_stride = by_token ? keys
-                                         : wide   ? key_dim
-                                                  : 1,
-                         .decay_of_keys = wide || by_token,
+                         .decay = gates.Decays(h, row, sequence.num_tokens, &of_keys),
+                         .learnt = gates.learnt(h, row),
+                         .decay_stride = gates.decay_stride(),
+                         .decay_of_keys = gates.of_keys(),
                          .erase = erases ? in.erase.row<float>(row) + h * key_dim : nullptr,
                          .rates = erases ? in.beta.row<float>(row) + h * key_dim : nullptr,
                          .erase_stride = stride(in.erase),
