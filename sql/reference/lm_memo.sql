@@ -9,7 +9,7 @@
 --   model    its name in this connection, else its path; empty in a row of the memo's file that is damaged, or not ours, and never used
 --   prompt   what was said: the system prompt first, a line each, without the template's words
 --   answer   NULL: a vector, or a reranker's score
---   options  those that change an answer
+--   options  those that change an answer; a constraint of more than 1,024 bytes as its digest
 --   tokens   of the prompt and the answer
 --   hits     generations that it has spared since it came into this process's memory
 --   bytes    that it takes there

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "engine/base/checkpoint.h"
 #include "engine/runtime/local_generator.h"
@@ -176,6 +177,21 @@ TEST_F(MemoTest, FirstChoicesAreRememberedToTheBit) {
   }
   EXPECT_TRUE(ask(false).first_choices.empty());  // another question
   EXPECT_EQ(generated(), 2);
+}
+
+TEST_F(MemoTest, ALongConstraintTakesTheRoomOfADigest) {
+  const std::string many(20000, 'x');
+  auto answer = [](std::string regex) {
+    return GenerationOptions{
+        .max_tokens = 8,
+        .constraint = {AnswerConstraint::Kind::kRegex, absl::StrCat("a|", regex)}};
+  };
+  Ask("hello", answer(many));
+  Ask("hello", answer(many));
+  EXPECT_EQ(generated(), 1);
+  Ask("hello", answer(absl::StrCat(many, "y")));
+  EXPECT_EQ(generated(), 2);
+  for (const MemoEntryInfo& entry : EntriesOf(memo_, "me")) EXPECT_LT(entry.bytes, 2000);
 }
 
 TEST_F(MemoTest, WhatDoesNotMatterDoesNot) {
