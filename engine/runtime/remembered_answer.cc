@@ -110,8 +110,10 @@ bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
     if (word >= allowed.size() || (allowed[word] >> (token % 64) & 1) == 0) continue;
     if (!tokenizer.IsSayable(token)) continue;
     if (at == choices.size()) return false;
-    absl::string_view said = choices[at].text;
-    if (!absl::ConsumePrefix(&said, given) || said != tokenizer.TokenBytes(token)) return false;
+    const absl::string_view said = tokenizer.TokenBytes(token);
+    absl::string_view rest = choices[at].text;
+    if (!said.empty() && !absl::ConsumePrefix(&rest, given)) return false;
+    if (rest != said) return false;
     const float logprob = choices[at].logprob;
     if (!std::isfinite(logprob) || logprob > 0) return false;
     sum += std::exp(double{logprob});

@@ -33,8 +33,9 @@ enum class FinishReason {
 };
 absl::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "context", "error"
 
-// How an answer may begin: the bytes of a token (maybe not whole characters), and the natural log
-// of its probability among all of the vocabulary.
+// How an answer may go on where there is a first choice: its bytes as far as a token behind what is
+// given (maybe not whole characters), "" for an answer that is over there, and the natural log of
+// the token's probability among all of the vocabulary.
 struct FirstChoice {
   std::string text = {};
   float logprob = 0;

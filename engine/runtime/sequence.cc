@@ -520,7 +520,8 @@ void Sequence::ReportChoices(absl::Span<const float> logits) {
   }
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
     if (!IsAllowed(token)) continue;
-    generation_.first_choices.push_back({absl::StrCat(given, tokenizer_->TokenBytes(token)),
+    const absl::string_view said = tokenizer_->TokenBytes(token);
+    generation_.first_choices.push_back({said.empty() ? "" : absl::StrCat(given, said),
                                          static_cast<float>(logits[token] - total)});
   }
 }

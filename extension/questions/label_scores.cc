@@ -69,16 +69,18 @@ AnswerConstraint EndingsOf(absl::Span<const std::string> labels, const Group& gr
           absl::StrCat("root ::= (", absl::StrJoin(quoted, " | "), ")?")};
 }
 
-// Those of the group that go on with `bytes`; where none does, the model ended its answer.
+// Those of the group that go on with the bytes of a choice; "": the one that is over where the
+// others go on.
 Group Members(absl::Span<const std::string> labels, const Group& group, size_t begun,
               absl::string_view bytes) {
-  Group members, ended;
+  const size_t common = CommonBytes(labels, group);
+  Group members;
   for (size_t i : group) {
-    const absl::string_view rest = absl::string_view(labels[i]).substr(begun);
-    if (rest.empty()) ended.push_back(i);
-    if (!bytes.empty() && absl::StartsWith(rest, bytes)) members.push_back(i);
+    const bool is_one = bytes.empty() ? labels[i].size() == common
+                                      : absl::StartsWith(labels[i].substr(begun), bytes);
+    if (is_one) members.push_back(i);
   }
-  return members.empty() ? ended : members;
+  return members;
 }
 
 // The point of labels that go on alike, behind a token that ends at `end`: there, or where its last

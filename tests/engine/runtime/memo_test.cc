@@ -183,8 +183,7 @@ TEST_F(MemoTest, ALongConstraintTakesTheRoomOfADigest) {
   const std::string many(20000, 'x');
   auto answer = [](std::string regex) {
     return GenerationOptions{
-        .max_tokens = 8,
-        .constraint = {AnswerConstraint::Kind::kRegex, absl::StrCat("a|", regex)}};
+        .max_tokens = 8, .constraint = {AnswerConstraint::Kind::kRegex, absl::StrCat("a|", regex)}};
   };
   Ask("hello", answer(many));
   Ask("hello", answer(many));
