@@ -2,6 +2,8 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
+#include <cstdint>
+
 #include "engine/base/digest_lanes.h"
 #include "engine/base/processor.h"
 
@@ -19,7 +21,11 @@ std::vector<Isa> DetectIsas() {
 // pause.
 void PauseInSpin() { asm volatile("isb"); }
 
-bool RoundsByDefault() { return __builtin_aarch64_get_fpcr() == 0; }
+bool RoundsByDefault() {
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  return control == 0;
+}
 
 void MixDigestBlocks(uint64_t (&lanes)[4], const char* blocks, size_t count) {
   MixBlocks(lanes, blocks, count);

@@ -23,6 +23,7 @@ PrefixLoader::~PrefixLoader() {
 }
 
 void PrefixLoader::StartThreads() {
+  threads_.reserve(num_threads_);  // a thread that runs must have its place
   while (static_cast<int>(threads_.size()) < num_threads_) {
     threads_.push_back(StartThread([this] { Run(); }));
   }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "tests/engine/base/failing_allocation.h"
 
 namespace lm {
 namespace {
@@ -52,6 +53,14 @@ class PrefixLoaderTest : public testing::Test {
   std::vector<std::string> pieces_;
   std::shared_ptr<const StoredFile> file_;
 };
+
+TEST_F(PrefixLoaderTest, MemoryThatEndsWhileThreadsStartIsNoEndOfTheProcess) {
+  EXPECT_GT(FailEachAllocation([] {
+              PrefixLoader loader(3, [] {});
+              loader.Prepare(nullptr);
+            }),
+            0);
+}
 
 TEST_F(PrefixLoaderTest, ReadsAllPiecesAndSaysSo) {
   absl::Notification woken;
