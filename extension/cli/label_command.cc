@@ -126,7 +126,8 @@ absl::Status PutJob(Session& session, const Job& job, bool restart) {
     if (begun && !over && !restart) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the job '", job.name,
-          "' was begun with other arguments and is not over; go on with those, or --restart"));
+          "' was begun with other arguments, or by another version, and is not over; go on with "
+          "those, or --restart (answers that the table has stay)"));
     }
     RETURN_IF_ERROR(session.Run("DELETE FROM lm_jobs WHERE name = ?1", {job.name}));
   }
@@ -151,16 +152,21 @@ absl::StatusOr<bool> Prepare(Session& session, const Arguments& arguments, const
 // Whether rows that are to be asked are no longer as they were when the job began. The table's rows
 // are looked up among the job's, and not the other way round: --key may have no index.
 absl::StatusOr<bool> HaveChanged(Session& session, const Arguments& arguments, const Job& job) {
-  constexpr char kAsked[] =
-      "lm_asked.job = ?1 AND lm_asked.state IN ('waiting', 'running') AND lm_asked.vanished IS "
-      "NULL";
+  // Tables that an earlier version has made lack the column until the job is run.
+  ASSIGN_OR_RETURN(const auto tells_vanished,
+                   session.Query("SELECT 1 FROM pragma_table_info('lm_job_rows') WHERE name = "
+                                 "'vanished'",
+                                 {}));
+  const std::string asked =
+      absl::StrCat("lm_asked.job = ?1 AND lm_asked.state IN ('waiting', 'running')",
+                   tells_vanished.empty() ? "" : " AND lm_asked.vanished IS NULL");
   ASSIGN_OR_RETURN(
       const auto changed,
       session.Query(
-          absl::StrCat("SELECT (SELECT count(*) FROM lm_job_rows AS lm_asked WHERE ", kAsked,
+          absl::StrCat("SELECT (SELECT count(*) FROM lm_job_rows AS lm_asked WHERE ", asked,
                        ") > (SELECT count(DISTINCT lm_asked.number) FROM ",
                        Quoted(arguments.Get("table")), " CROSS JOIN lm_job_rows AS lm_asked WHERE ",
-                       kAsked, " AND lm_asked.id = +", Column(arguments, KeyOf(arguments)), " AND ",
+                       asked, " AND lm_asked.id = +", Column(arguments, KeyOf(arguments)), " AND ",
                        Column(arguments, Quoted(arguments.Get("into"))),
                        " IS NULL AND lm_asked.prompt IS ", PromptOf(arguments), ")"),
           {job.name}));

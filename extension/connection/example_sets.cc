@@ -14,23 +14,25 @@ void ExampleSets::Put(NamedExample example) {
 
 void ExampleSets::Remove(int64_t rowid) {
   gathered_ = false;
-  if (is_saved_.use_count() > 1) {
-    changes_.push_back({rowid, {}});
-    changes_.back().before = rows_.extract(rowid);
+  if (const std::shared_ptr<Changes> changes = changes_.lock()) {
+    changes->push_back({rowid, {}});
+    changes->back().before = rows_.extract(rowid);
   } else {
     rows_.erase(rowid);
   }
 }
 
 std::shared_ptr<const ExampleSets::Saved> ExampleSets::Save() {
-  if (is_saved_.use_count() == 1) changes_.clear();
-  return std::make_shared<Saved>(Saved{is_saved_, changes_.size()});
+  std::shared_ptr<Changes> changes = changes_.lock();
+  if (changes == nullptr) changes_ = changes = std::make_shared<Changes>();
+  const size_t before = changes->size();
+  return std::make_shared<Saved>(Saved{std::move(changes), before});
 }
 
 void ExampleSets::Restore(const Saved& saved) {
   gathered_ = false;
-  for (; changes_.size() > saved.changes; changes_.pop_back()) {
-    Change& last = changes_.back();
+  for (Changes& changes = *saved.changes; changes.size() > saved.before; changes.pop_back()) {
+    Change& last = changes.back();
     rows_.erase(last.rowid);
     if (last.before) rows_.insert(std::move(last.before));
   }

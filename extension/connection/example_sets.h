@@ -23,17 +23,24 @@ struct NamedExample {
 
 class ExampleSets {
  public:
+  using Rows = std::map<int64_t, NamedExample>;  // by rowid
   // Adds one, or replaces the one with its rowid. A set has its examples in the order of rowids.
   void Put(NamedExample example);
   void Remove(int64_t rowid);
   int64_t NextRowid() const { return rows_.empty() ? 1 : rows_.rbegin()->first + 1; }
-  const std::map<int64_t, NamedExample>& rows() const { return rows_; }  // by rowid
+  const Rows& rows() const { return rows_; }
 
+  struct Change {
+    int64_t rowid;
+    Rows::node_type before;  // empty: there was none
+  };
+  // What has changed since what was saved first; it goes with the last Saved.
+  using Changes = std::vector<Change>;
   // Where a transaction may go back to. Rows may be written one by one, each in a transaction of
   // its own: saving copies nothing, and changes are noted while there is a Saved.
   struct Saved {
-    std::shared_ptr<const void> is_there;
-    size_t changes;
+    std::shared_ptr<Changes> changes;
+    size_t before;  // of them
   };
   std::shared_ptr<const Saved> Save();
   void Restore(const Saved& saved);
@@ -43,17 +50,10 @@ class ExampleSets {
   absl::Status Resolve(GenerationOptions* options);
 
  private:
-  using Rows = std::map<int64_t, NamedExample>;
-  struct Change {
-    int64_t rowid;
-    Rows::node_type before;  // empty: there was none
-  };
-
   void Gather();
 
   Rows rows_;
-  std::vector<Change> changes_;  // since what was saved first
-  const std::shared_ptr<const void> is_saved_ = std::make_shared<char>();  // each Saved shares it
+  std::weak_ptr<Changes> changes_;
   bool gathered_ = true;  // since the last change; rows are mostly written many at a time
   std::map<std::string, Examples, std::less<>> sets_;
 };

@@ -465,7 +465,8 @@ absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why, Others others) 
 absl::Status JobRun::StopForErrors() {
   ASSIGN_OR_RETURN(const std::string last, store_->FailureOf(last_failed_));
   const std::string why =
-      absl::StrCat(failed_, " rows failed, max_errors is ", max_errors_, "; ", last);
+      absl::StrCat(failed_, " rows failed, max_errors is ", max_errors_, last.empty() ? "" : "; ",
+                   last);  // another run may have taken it up again
   RETURN_IF_ERROR(Stop(why).status());
   return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why));
 }

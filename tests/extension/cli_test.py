@@ -233,6 +233,8 @@ class CliTest(unittest.TestCase):
         self.assertRegex(result.stdout, r"^30 rows of notes.y: \d+ answered, 0 failed")
         told = json.loads(self.fails(1, "stopped: ", *words, *budget, "--json").stdout)
         self.assertRegex(told["stopped"], "^stopped: max_total_tokens = 200 ")
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:  # tables of an earlier version
+            connection.executescript("DROP INDEX lm_job_rows_vanished; ALTER TABLE lm_job_rows DROP COLUMN vanished")
         while told["stopped"] is not None:  # the same command goes on
             result = run(*words, *budget, "--json")
             self.assertLess(told["done"], json.loads(result.stdout)["done"])
