@@ -60,6 +60,8 @@ class GrammarMatcher {
   // has more than some thousand bytes.
   static constexpr int32_t kTooFar = Constraint::kTooFar;
   absl::StatusOr<int32_t> TokensToEnd(int64_t* work = nullptr);
+  // In bytes.
+  int32_t longest_token() const { return constraint_->trie().all().max_depth; }
   // TokensToEnd() is at most `room` here and wherever one may come to.
   bool IsNearEverywhere(int32_t room) const { return constraint_->IsNearEverywhere(room); }
 

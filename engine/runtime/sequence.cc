@@ -252,7 +252,7 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
 
 absl::StatusOr<std::optional<FinishReason>> Sequence::AppendPending(absl::Time now, int64_t* work) {
   const absl::StatusOr<std::vector<int32_t>> tokens =
-      AcceptWithForced(&*grammar_, &*pending_, Room(), work);
+      AcceptWithForced(&*grammar_, &*pending_, Room(), can_complete_, work);
   waits_ = absl::IsUnavailable(tokens.status());
   if (waits_) return std::optional<FinishReason>();
   RETURN_IF_ERROR(tokens.status());
@@ -302,7 +302,9 @@ absl::Status Sequence::FillAllowed(GrammarMatcher* grammar, int32_t room, int64_
   if (!completes()) return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
   if (!allowed->can_complete) {
     ASSIGN_OR_RETURN(const int32_t needed, grammar->TokensToEnd(work));
-    if (needed > room) return CutShort(FinishReason::kLength);
+    // Tokens of the model's own may lead there in fewer, but not if each were the longest one.
+    if (needed > int64_t{room} * grammar->longest_token()) return CutShort(FinishReason::kLength);
+    if (needed > room) return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
     allowed->can_complete = true;
   }
   return grammar->FillMaskToEnd(room, absl::MakeSpan(allowed->mask), &allowed->left_out, work);
@@ -329,10 +331,11 @@ absl::Span<const uint64_t> Sequence::Mask(absl::Span<const uint64_t> of_grammar)
 
 // The tokens of the sampled token's text and the text that the grammar forces behind it, cut as the
 // tokenizer cuts both together: the first need not be the sampled token, which is not computed yet.
-// Only the sampled token where the answer could not be ended behind the forced ones. Unavailable
-// where *work is spent: `sampled` then knows how far the grammar is, for another call.
+// Only the sampled token where the answer could be ended, and could not behind the forced ones.
+// Unavailable where *work is spent: `sampled` then knows how far the grammar is, for another call.
 absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(GrammarMatcher* grammar,
                                                                 Pending* sampled, int32_t room,
+                                                                bool can_complete,
                                                                 int64_t* work) const {
   if (!sampled->accepted) RETURN_IF_ERROR(grammar->Accept(sampled->token, work));
   sampled->accepted = true;
@@ -354,8 +357,9 @@ absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(GrammarMatcher* 
       sampled->followed_forced = true;
     }
     const int32_t left = room - static_cast<int32_t>(sampled->tokens.size());
-    ASSIGN_OR_RETURN(const bool fits, FitsWithForced(grammar, left, work));
-    if (!fits) {
+    const absl::StatusOr<bool> fits = can_complete ? FitsWithForced(grammar, left, work) : true;
+    RETURN_IF_ERROR(fits.status());
+    if (!*fits) {
       RETURN_IF_ERROR(grammar->Rollback(1));
       sampled->tokens = {sampled->token};
     }
@@ -411,7 +415,7 @@ std::vector<int32_t> Sequence::GuessNext(int32_t token, int32_t most, int64_t* w
         guess->points.empty() ? allowed_ : guess->points.back().allowed;
     if (!IsInMask(mask, token)) return {};
     next.tokens.clear();
-    const auto tokens = AcceptWithForced(&*guess->grammar, &next, room, work);
+    const auto tokens = AcceptWithForced(&*guess->grammar, &next, room, guess->can_complete, work);
     const bool goes_on = tokens.ok() && !guess->grammar->IsComplete() &&
                          guessed + static_cast<int32_t>(tokens->size()) <= most;
     if (!goes_on ||
@@ -521,8 +525,8 @@ void Sequence::ReportChoices(absl::Span<const float> logits) {
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
     if (!IsAllowed(token)) continue;
     const absl::string_view said = tokenizer_->TokenBytes(token);
-    generation_.first_choices.push_back({said.empty() ? "" : absl::StrCat(given, said),
-                                         static_cast<float>(logits[token] - total)});
+    generation_.first_choices.push_back(
+        {said.empty() ? "" : absl::StrCat(given, said), static_cast<float>(logits[token] - total)});
   }
 }
 
@@ -596,16 +600,16 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   return result;
 }
 
-// ": the shortest ..." for the error of an answer that must be complete: how long the shortest
-// answer of its grammar is. Empty where that is not known.
-std::string Sequence::ShortestAnswer() const {
+// For the error of an answer that must be complete: how many tokens let it be led to its end from
+// the first one on. Empty where that is not known.
+std::string Sequence::EnoughTokens() const {
   if (!completes()) return "";
   const CompiledConstraint& constraint = *request_->spec().constraint;
   const absl::StatusOr<int32_t> needed = GrammarMatcher(constraint.begin).TokensToEnd();
   if (!needed.ok()) return "";
   if (*needed == GrammarMatcher::kTooFar) return ": the shortest has thousands of bytes";
-  return absl::StrCat(": the shortest takes ",
-                      constraint.start.size() + static_cast<size_t>(*needed), " tokens");
+  return absl::StrCat(": ", constraint.start.size() + static_cast<size_t>(*needed),
+                      " tokens are enough");
 }
 
 // The error of an answer that a limit ended in the middle of its grammar.
@@ -620,7 +624,7 @@ absl::Status Sequence::CutShort(FinishReason finish) const {
       by_context ? absl::StrCat("the context of ", token_limit_, " tokens")
                  : absl::StrCat("max_tokens = ", options.max_tokens),
       " ended the answer before it was whole by its ", ConstraintName(options.constraint.kind),
-      ShortestAnswer(), "; it begins with '", Printable(shown), "'"));
+      EnoughTokens(), "; it begins with '", Printable(shown), "'"));
 }
 
 Generation Sequence::TakeError(absl::Status status, absl::Time now) {

@@ -264,7 +264,7 @@ class Sequence {
   absl::Span<const uint64_t> Mask(absl::Span<const uint64_t> of_grammar) const;
   absl::Status FillAllowed(int64_t* work);
   absl::Status CutShort(FinishReason finish) const;
-  std::string ShortestAnswer() const;
+  std::string EnoughTokens() const;
   bool IsAllowed(int32_t token) const;
   // REQUIRES: the token is allowed.
   double LogProbabilityAmongAllowed(absl::Span<const float> logits, int32_t token) const;
@@ -286,7 +286,7 @@ class Sequence {
   PrefixKey store_key_;
   int64_t sighted_ = 0;
   bool trusts_store_ = true;
-  std::vector<int32_t> store_points_;  // positions yet to be reached
+  std::vector<int32_t> store_points_;     // positions yet to be reached
   std::vector<SnapshotPoint> snapshots_;  // yet to be reached, ascending
   BlockTable block_table_;
 
@@ -309,7 +309,8 @@ class Sequence {
   };
   std::optional<Pending> pending_;
   absl::StatusOr<std::vector<int32_t>> AcceptWithForced(GrammarMatcher* grammar, Pending* sampled,
-                                                        int32_t room, int64_t* work) const;
+                                                        int32_t room, bool can_complete,
+                                                        int64_t* work) const;
   absl::StatusOr<bool> FitsWithForced(GrammarMatcher* grammar, int32_t room, int64_t* work) const;
   // The grammar's mask, and what was found with it.
   struct Allowed {

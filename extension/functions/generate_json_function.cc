@@ -30,7 +30,7 @@
 //
 // The value has the JSON subtype. An answer that max_tokens or the context would cut off is an
 // error of that row (see on_error), never half an object; with {"on_length":"complete"} it is led
-// to the nearest end that is valid, and an error only where the shortest is too long. A NULL prompt
+// to the nearest end that is valid, and an error only where none was near enough. A NULL prompt
 // gives NULL; a NULL schema is an error, like one that does not compile.
 #include <memory>
 #include <string>

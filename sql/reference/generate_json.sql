@@ -75,11 +75,11 @@ SELECT generate('x', 'A password.', '{"regex":"(?=.*[0-9])(?=.*[A-Z])[a-zA-Z0-9]
 -- Half an object is an error, not an answer; so is a schema with a mistake in it.
 SELECT generate_json('x', '{"type":"string","minLength":40}', NULL, '{"max_tokens":3}');
 --! max_tokens = 3 ended the answer before it was whole by its schema
--- With on_length it is led to its end in time; or the error says what the shortest answer takes.
+-- With on_length it is led to its end in time; or the error says how many tokens are enough.
 SELECT length(generate_json('x', '{"type":"array","items":{"enum":["red","green"]},"minItems":2}', NULL, '{"max_tokens":16,"on_length":"complete"}')) BETWEEN 13 AND 90 AS led;
 --> 1
 SELECT generate_json('x', '{"type":"array","items":{"enum":["red"]},"minItems":40}', NULL, '{"max_tokens":16,"on_length":"complete"}');
---! max_tokens = 16 ended the answer before it was whole by its schema: the shortest takes \d+ tokens
+--! max_tokens = 16 ended the answer before it was whole by its schema: \d+ tokens are enough
 SELECT generate_json('x', '{"properties":{"price":{"type":"nummer"}}}');
 --! type must be null, boolean, .*at #/properties/price/type
 SELECT generate_json('x', '{"type":"string","minLength":40,"maxLength":30}');

@@ -173,7 +173,7 @@ class StructuredOutputTest(unittest.TestCase):
                 options = {"schema": schema, "temperature": seed % 3, "seed": seed, "max_tokens": max_tokens, "on_length": "complete"}
                 for text, error in self.answers(options)[:2]:
                     if text is None:
-                        shortest = re.fullmatch(rf"max_tokens = {max_tokens} ended .*: the shortest takes (\d+) tokens; .*", error, re.DOTALL)
+                        shortest = re.fullmatch(rf"max_tokens = {max_tokens} ended .*: (\d+) tokens are enough; .*", error, re.DOTALL)
                         self.assertIsNotNone(shortest, error)
                         self.assertGreater(int(shortest[1]), max_tokens)
                         short += 1
@@ -183,6 +183,20 @@ class StructuredOutputTest(unittest.TestCase):
                     check(json.loads(text), schema)
         self.assertGreater(short, 15)
         self.assertGreater(whole - short, 30)
+
+    def test_an_answer_that_fits_is_not_refused_for_an_end_that_seems_far(self):
+        """Bytes are told as tokens of their own where the model has longer ones."""
+        schema = {"properties": {"name": {"type": "string", "minLength": 30}}, "required": ["name"]}
+
+        def answer(max_tokens, on_length):
+            options = {"schema": schema, "max_tokens": max_tokens, "on_length": on_length, "model": SHIPPED}
+            return json.loads(self.db.execute("SELECT lm_try('a puzzle game with a maze', NULL, ?)", (json.dumps(options),)).fetchone()[0])
+
+        whole = answer(200, "cut")
+        self.assertLess(whole["tokens_out"], 30)
+        for max_tokens in range(whole["tokens_out"], 45):
+            self.assertEqual(answer(max_tokens, "complete")["value"], whole["value"], max_tokens)
+        self.assertIn(" tokens are enough; it begins with", answer(2, "complete")["error"])
 
     def test_equal_values_are_equal_texts(self):
         schema = {"type": "object", "required": ["score", "ok", "tags", "note"], "properties": {

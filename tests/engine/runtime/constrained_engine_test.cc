@@ -151,7 +151,7 @@ TEST_F(ConstrainedEngineTest, AnAnswerIsLedToItsEndWhereThatIsAskedFor) {
     const Generation result = Say(wish, options);
     if (max_tokens < shortest) {
       EXPECT_THAT(std::string(result.status.message()),
-                  HasSubstr(": the shortest takes 21 tokens; it begins with '"));
+                  HasSubstr(": 21 tokens are enough; it begins with '"));
       continue;
     }
     ASSERT_TRUE(result.status.ok()) << max_tokens << result.status;
