@@ -60,11 +60,6 @@ struct Conversation {
   size_t forgotten = 0;  // messages that the model is not shown, but for the system prompt
 };
 
-absl::Status InFile(const Conversation& conversation, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(conversation.path, ": ", status.message()));
-}
-
 absl::Status CheckText(const std::string& what, const std::string& text) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
@@ -100,8 +95,9 @@ std::vector<size_t> TurnEnds(const Conversation& conversation, size_t forgotten)
 absl::Status Store(Session& session, Conversation& conversation) {
   while (conversation.stored < conversation.messages.size()) {
     const Message* turn = &conversation.messages[conversation.stored];
-    RETURN_IF_ERROR(InFile(
-        conversation, session.Run(kTurn, {conversation.name, turn[0].content, turn[1].content})));
+    RETURN_IF_ERROR(
+        InFile(conversation.path,
+               session.Run(kTurn, {conversation.name, turn[0].content, turn[1].content})));
     conversation.stored += 2;
   }
   return absl::OkStatus();
@@ -213,7 +209,7 @@ absl::StatusOr<bool> Turn(Session& session, Conversation& conversation, const st
   }
   const bool locked = absl::IsUnavailable(answer.status());  // as the model's tables are, with it
   if (locked || absl::IsFailedPrecondition(answer.status())) {
-    Say((locked ? InFile(conversation, answer.status()) : answer.status()).message());
+    Say((locked ? InFile(conversation.path, answer.status()) : answer.status()).message());
     return false;
   }
   RETURN_IF_ERROR(answer.status());
@@ -222,6 +218,7 @@ absl::StatusOr<bool> Turn(Session& session, Conversation& conversation, const st
   if (const absl::Status stored = Store(session, conversation); !stored.ok()) {
     Say(absl::StrCat(stored.message(), "; the turn will be stored with the next one"));
   }
+  if (terminal) Session::TakeInterrupt();  // it was of storing, and not of what is typed next
   return true;
 }
 
@@ -268,7 +265,7 @@ absl::Status RunChat(const Arguments& arguments) {
   ASSIGN_OR_RETURN(conversation.options, session->CallOptions({{"messages", Json(true)}}));
   ReadOptions(&conversation);
   RETURN_IF_ERROR(CheckText("--system", arguments.Get("system")));
-  RETURN_IF_ERROR(InFile(conversation, Begin(*session, arguments, conversation)));
+  RETURN_IF_ERROR(InFile(conversation.path, Begin(*session, arguments, conversation)));
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal) {
     for (const auto& [role, content] : conversation.messages)
@@ -280,7 +277,10 @@ absl::Status RunChat(const Arguments& arguments) {
     if (terminal) std::fputs("> ", stdout), std::fflush(stdout);
     if (!std::getline(std::cin, said)) break;
     if (std::exchange(first, false)) said = std::string(absl::StripPrefix(said, kByteOrderMark));
-    if (said.empty() || Session::interrupted()) break;
+    if (Session::interrupted()) break;
+    if (absl::EndsWith(said, "\r")) said.pop_back();
+    if (said.empty() && terminal) break;
+    if (said.empty()) continue;
     const absl::StatusOr<bool> answered = Turn(*session, conversation, said, terminal);
     if (!answered.ok()) {
       End(*session, conversation, false).IgnoreError();
@@ -297,7 +297,8 @@ Command ChatCommand() {
   return {"chat",
           "[DATABASE]",
           "a conversation, kept in a database",
-          "Every line is a turn. With a DATABASE the conversation is kept in its table lm_chat and "
+          "Every line is a turn, but an empty one, which at a terminal ends it. With a DATABASE "
+          "the conversation is kept in its table lm_chat and "
           "goes on the next time.\n"
           "Once it leaves no room for an answer in the model's context, the model is not shown its "
           "oldest turns any more,\nbut for the system prompt. A turn that fails is not kept, and "

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/command.h"
 #include "extension/cli/session.h"
@@ -34,6 +35,10 @@ absl::Status Inspect(Session& session, const std::string& path) {
 }
 
 absl::Status RunDoctor(const Arguments& arguments) {
+  if (!arguments.rest().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Printable(arguments.rest()[0]), "': it takes no files (--model FILE)"));
+  }
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
   ASSIGN_OR_RETURN(const auto build,
                    session->Query("SELECT lm_debug() ->> '$.version', lm_debug() ->> '$.build', "

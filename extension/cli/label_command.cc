@@ -77,18 +77,28 @@ absl::StatusOr<bool> AddColumn(Session& session, const std::string& table,
   return true;
 }
 
+// The condition is one by itself, and within the query's parentheses.
+absl::Status CheckCondition(Session& session, const Arguments& arguments, const Job& job) {
+  const std::string alone = absl::StrCat("SELECT 1 FROM ", Quoted(arguments.Get("table")),
+                                         " WHERE\n", arguments.Get("where"));
+  ASSIGN_OR_RETURN(const Statement statement, Statement::Prepare(session.db(), alone));
+  if (sqlite3_bind_parameter_count(statement.get()) > 0) {
+    return absl::InvalidArgumentError("nobody gives its parameters their values");
+  }
+  return session.Run(absl::StrCat("EXPLAIN ", job.query));
+}
+
 // Makes the column where it is not there, unless the job's query, with its --where, is wrong: that
-// may name the column. The condition is one by itself, and not only among the query's parentheses.
+// may name the column.
 absl::StatusOr<bool> PutColumn(Session& session, const Arguments& arguments, const Job& job) {
   ASSIGN_OR_RETURN(const bool made,
                    AddColumn(session, arguments.Get("table"), arguments.Get("into")));
-  if (arguments.Has("where")) {
-    const absl::Status alone =
-        session.Run(absl::StrCat("EXPLAIN SELECT 1 FROM ", Quoted(arguments.Get("table")),
-                                 " WHERE\n", arguments.Get("where")));
-    if (!alone.ok()) return absl::Status(alone.code(), absl::StrCat("--where: ", alone.message()));
+  if (!arguments.Has("where")) {
+    RETURN_IF_ERROR(session.Run(absl::StrCat("EXPLAIN ", job.query)));
+    return made;
   }
-  RETURN_IF_ERROR(session.Run(absl::StrCat("EXPLAIN ", job.query)));
+  const absl::Status right = CheckCondition(session, arguments, job);
+  if (!right.ok()) return absl::Status(right.code(), absl::StrCat("--where: ", right.message()));
   return made;
 }
 
@@ -110,19 +120,23 @@ absl::Status DropColumn(Session& session, const Arguments& arguments, const Job&
   return status;
 }
 
-// Goes on with the job of that name where it is the same and not over, else begins it. One that was
-// never begun, as where its first run could not be, is held to nothing.
-absl::Status PutJob(Session& session, const Job& job, bool restart) {
+// Goes on with the job of that name where it is the same and not over, or rows that failed are to
+// be taken up again, whose answers it may have; else begins it. One that was never begun, as where
+// its first run could not be, is held to nothing.
+absl::Status PutJob(Session& session, const Job& job, const Arguments& arguments) {
+  const bool restart = arguments.Has("restart");
   const char* kKnown =
       "SELECT query, coalesce(target, ''), coalesce(system, ''), coalesce(options, ''), ended IS "
-      "NOT NULL, coalesce(total, began) IS NOT NULL FROM lm_jobs WHERE name = ?1";
+      "NOT NULL, coalesce(total, began) IS NOT NULL, EXISTS (SELECT 1 FROM lm_job_rows WHERE job = "
+      "?1 AND state = 'failed') FROM lm_jobs WHERE name = ?1";
   ASSIGN_OR_RETURN(const auto known, session.Query(kKnown, {job.name}));
   if (!known.empty()) {
     const Session::Values& row = known[0];
     const bool same = row[0] == job.query && row[1] == job.target && row[2] == job.system &&
                       row[3] == job.options;
-    const bool over = row[4] == "1", begun = row[5] == "1";
-    if (same && !over && !restart) return absl::OkStatus();
+    const bool over = row[4] == "1", begun = row[5] == "1", has_failed = row[6] == "1";
+    const bool goes_on = !over || (arguments.Has("retry") && has_failed);
+    if (same && goes_on && !restart) return absl::OkStatus();
     if (begun && !over && !restart) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the job '", job.name,
@@ -142,7 +156,7 @@ absl::StatusOr<bool> Prepare(Session& session, const Arguments& arguments, const
   RETURN_IF_ERROR(session.Run("BEGIN IMMEDIATE"));
   const absl::StatusOr<bool> made = PutColumn(session, arguments, job);
   absl::Status status = made.status();
-  if (status.ok()) status = PutJob(session, job, arguments.Has("restart"));
+  if (status.ok()) status = PutJob(session, job, arguments);
   if (status.ok()) status = session.Run("COMMIT");
   if (status.ok()) return *made;
   session.Run("ROLLBACK").IgnoreError();  // SQLite may have done so
@@ -220,10 +234,16 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
 
 // Names that are not there, before anything is written.
 absl::Status CheckNames(Session& session, const Arguments& arguments) {
-  const std::string from = absl::StrCat(" FROM ", Quoted(arguments.Get("table")), " LIMIT 0");
+  const std::string table = arguments.Get("table");
+  const std::string from = absl::StrCat(" FROM ", Quoted(table), " LIMIT 0");
   RETURN_IF_ERROR(session.Run(absl::StrCat("SELECT ", Quoted(arguments.Get("column")), from)));
   const absl::Status key = session.Run(absl::StrCat("SELECT ", KeyOf(arguments), from));
-  if (arguments.Has("key") || !absl::IsInvalidArgument(key)) return key;
+  if (arguments.Has("key")) return key;
+  ASSIGN_OR_RETURN(const auto view,  // whose rowid is NULL
+                   session.Query("SELECT 1 FROM sqlite_schema WHERE type = 'view' AND name = ?1 "
+                                 "COLLATE NOCASE",
+                                 {table}));
+  if (view.empty() && !absl::IsInvalidArgument(key)) return key;
   return absl::InvalidArgumentError(
       absl::StrCat("the table ", arguments.Get("table"),
                    " has no rowid to tell its rows apart; --key NAME names the column that does"));
@@ -304,9 +324,15 @@ absl::Status RunLabel(const Arguments& arguments) {
   }
   const std::string& path = arguments.rest()[0];
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
+  if (session->read_only()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, ": it is read-only, and no answer could be written there"));
+  }
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
   RETURN_IF_ERROR(CheckNames(*session, arguments));
-  ASSIGN_OR_RETURN(const bool made, Prepare(*session, arguments, job));
+  const absl::StatusOr<bool> prepared = Prepare(*session, arguments, job);
+  if (absl::IsUnavailable(prepared.status())) return InFile(path, prepared.status());
+  ASSIGN_OR_RETURN(const bool made, prepared);
   ASSIGN_OR_RETURN(const bool changed, HaveChanged(*session, arguments, job));
   if (changed) Say("rows have changed since the job began: those that wait now are asked");
   const absl::StatusOr<Progress> progress =

@@ -1,5 +1,6 @@
 // sqlite-lm: the program. All that it does is SQL over the extension, which it has inside.
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -58,10 +59,14 @@ int Print(const std::string& text) {
 int Main(std::vector<std::string> words) {
   if (words.empty() || words[0] == "help" || words[0] == "--help" || words[0] == "-h")
     return Print(Help());
-  if (words[0] == "--version") return Print(absl::StrCat("sqlite-lm ", lm_version(), "\n"));
+  if (words[0] == "--version" && words.size() == 1)
+    return Print(absl::StrCat("sqlite-lm ", lm_version(), "\n"));
   const std::string name = words[0];
   words.erase(words.begin());
-  if (name == "man") return Print(ManualPage());
+  if (words.empty() && name == "man") return Print(ManualPage());
+  if (name == "man" || name == "--version") {
+    return Fail(absl::InvalidArgumentError(absl::StrCat(name, " takes no arguments")));
+  }
   if (name == "completion") {
     const absl::StatusOr<std::string> text = Completion(words.empty() ? "" : words[0]);
     return text.ok() ? Print(*text) : Fail(text.status());
@@ -97,5 +102,6 @@ int WithOutput(int code) {
 }  // namespace lm::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is an error of the write
   return lm::cli::WithOutput(lm::cli::Main({argv + 1, argv + argc}));
 }

@@ -14,6 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/terminal.h"
 #include "extension/host/host.h"
@@ -29,6 +31,14 @@ std::atomic<bool> pressed{false};
 void OnInterrupt(int) {
   if (pressed.exchange(true)) _Exit(130);
   if (sqlite3* db = current) sqlite3_interrupt(db);
+}
+
+// What waits for another's lock would not notice Ctrl-C by itself.
+int WaitForLock(void*, int times_before) {
+  constexpr absl::Duration kPause = absl::Milliseconds(10), kLongest = absl::Seconds(10);
+  if (pressed || times_before * kPause >= kLongest) return 0;
+  absl::SleepFor(kPause);
+  return 1;
 }
 
 }  // namespace
@@ -54,11 +64,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const std::string& path,
   if (code != SQLITE_OK) {
     return absl::NotFoundError(absl::StrCat(path, ": ", sqlite3_errmsg(session->db_)));
   }
-  sqlite3_busy_timeout(session->db_, 10'000);
+  sqlite3_busy_handler(session->db_, &WaitForLock, nullptr);
   // A name that is not there is an error, and no text; jobs take it over.
   sqlite3_db_config(session->db_, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
   if (absl::Status read = session->Run("SELECT 1 FROM sqlite_schema"); !read.ok()) {
-    return absl::Status(read.code(), absl::StrCat(path, ": ", read.message()));
+    return InFile(path, read);
   }
   char* message = nullptr;
   if ((sqlite3_lm_init(session->db_, &message, nullptr) & 0xff) != SQLITE_OK) {
@@ -107,6 +117,7 @@ absl::Status Session::Step(absl::string_view sql, const Values& parameters,
   Values values;
   for (;;) {
     const absl::StatusOr<bool> more = statement.Step();
+    if (!more.ok() && interrupted()) return absl::CancelledError("interrupted");
     if (absl::IsInvalidArgument(more.status())) {
       return absl::Status(of_statement, more.status().message());
     }
@@ -186,6 +197,11 @@ void Session::ShowHints() {
   const auto hints = Query("SELECT hint FROM lm_stats WHERE hint IS NOT NULL LIMIT 1");
   if (!hints.ok() || hints->empty()) return;
   if (const std::string hint = NewHints((*hints)[0][0]); !hint.empty()) Say(hint);
+}
+
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
 }  // namespace lm::cli

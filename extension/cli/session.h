@@ -77,6 +77,9 @@ class Session {
   std::set<std::string> hinted_;  // parts of hints, without their numbers
 };
 
+// An error with the name of the file that it is of; OK stays.
+absl::Status InFile(const std::string& path, const absl::Status& status);
+
 }  // namespace lm::cli
 
 #endif  // LM_EXTENSION_CLI_SESSION_H_

@@ -78,6 +78,8 @@ class CliTest(unittest.TestCase):
         for command in COMMANDS:
             self.assertIn(f"sqlite-lm {command}", text)
             self.assertTrue(self.ok(command, "--help").startswith(f"sqlite-lm {command}"))
+        for words in (["--version", "x"], ["man", "x"], ["doctor", "x"]):
+            self.fails(2, f"{words[0]} takes no arguments|'x': it takes no files", *words)
         page = self.ok("man")
         self.assertTrue(page.startswith(".TH SQLITE-LM 1"))
         for shell in ("bash", "zsh", "fish"):
@@ -300,13 +302,28 @@ class CliTest(unittest.TestCase):
         self.assertRegex(stderr, r"the target changed no row for \d+ answers: does it look for the query's ids \(:id\)\?\n")
         self.assertEqual(stderr.count("the target changed no row"), 1)
 
+    def test_label_takes_up_what_failed_with_the_answers_that_it_has(self):
+        self.notes(4)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("ALTER TABLE notes ADD COLUMN y; CREATE TRIGGER never BEFORE UPDATE ON notes WHEN new.id > 2 BEGIN SELECT RAISE(ABORT, 'no'); END;")
+            words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
+            self.fails(1, "--retry asks again", *words)
+            asked = "SELECT began, (SELECT min(answered) FROM lm_job_rows) FROM lm_jobs"
+            before = self.query(asked)
+            connection.executescript("DROP TRIGGER never; INSERT INTO notes(body) VALUES ('new')")
+        result = run(*words, "--retry")
+        self.assertRegex(result.stdout, "^4 rows of notes.y: 4 answered, 0 failed")
+        self.assertEqual(result.stderr, "sqlite-lm: 1 row has come or changed since the job began: the same command asks about it\n")
+        self.assertEqual(self.query(asked), before)
+        self.assertRegex(self.ok(*words, "--retry"), "^1 rows of notes.y: 1 answered")
+
     def test_label_has_a_condition_that_is_one_by_itself(self):
         self.notes(6)
         with contextlib.closing(sqlite3.connect(self.database)) as connection:
             connection.executescript("ALTER TABLE notes ADD COLUMN y; UPDATE notes SET y = 'mine' WHERE id > 3;")
         words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "x", "--choices", "a,b"]
-        for wrong in ("id < 3) OR (1", "", "id < 3; DELETE FROM notes", "1 LIMIT 1", "1 UNION SELECT 1, 2", "id < 3 /*"):
-            self.fails(2, "^sqlite-lm: ", *words, "--where", wrong)
+        for wrong in ("id < 3) OR (1", "", "id < 3; DELETE FROM notes", "1 LIMIT 1", "1 UNION SELECT 1, 2", "id < 3 /*", "1 ORDER BY 1", "id = :x"):
+            self.fails(2, "^sqlite-lm: --where: ", *words, "--where", wrong)
         self.assertEqual(self.query("SELECT name FROM sqlite_schema"), [("notes",)])
         self.ok(*words, "--where", "id < 3 -- and no more")
         self.assertEqual(self.query("SELECT id, y = 'mine' FROM notes WHERE y IS NOT NULL"), [(1, 0), (2, 0), (4, 1), (5, 1), (6, 1)])
@@ -516,6 +533,26 @@ class CliTest(unittest.TestCase):
         self.ok("chat", self.database, *options, stdin="Again\n")
         self.ok("chat", self.database, "--name", "other", *options, stdin="Hello\n")
         self.assertEqual(self.query("SELECT conversation, count(*) FROM lm_chat GROUP BY 1"), [("default", 7), ("other", 2)])
+
+    def test_lines_from_a_pipe_are_turns_but_empty_ones(self):
+        answers = self.ok("chat", self.database, "--options", '{"max_tokens":2}', stdin="One\n\r\n\nTwo\r\n")
+        self.assertEqual(len(answers.splitlines()), 2)
+        self.assertEqual(self.query("SELECT content FROM lm_chat WHERE role = 'user'"), [("One",), ("Two",)])
+
+    def test_ctrl_c_is_heard_behind_a_lock(self):
+        self.notes(2)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
+        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            process = subprocess.Popen([PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True)
+            begun = time.monotonic()
+            while process.poll() is None and time.monotonic() < begun + 8:  # the lock is waited for ten seconds
+                time.sleep(0.5)
+                if process.poll() is None:
+                    process.send_signal(signal.SIGINT)
+                    break
+            self.assertEqual(process.communicate(timeout=8)[1], "sqlite-lm: interrupted\n")
+        self.assertEqual(process.returncode, 130)
 
     def test_chat_keeps_what_it_could_not_store(self):
         options = ["--options", '{"max_tokens":2}']
