@@ -78,7 +78,7 @@ class Vote : public std::enable_shared_from_this<Vote> {
           BallotOf(request_->spec(), i), std::make_shared<Ballot>(shared_from_this(), i));
       if (!ballot.ok()) return ballot.status();
       absl::ReleasableMutexLock lock(&mutex_);
-      if (!over_ && failure_.ok()) {
+      if (!over_ && !gives_up_) {
         ballots_.push_back(*std::move(ballot));
         continue;
       }
@@ -144,6 +144,7 @@ class Vote : public std::enable_shared_from_this<Vote> {
 
   void Take(int32_t number, const Generation& answer) noexcept {
     const bool fails = !answer.status.ok() && !IsNoAnswer(answer.status);
+    const bool of_its_draw = absl::IsOutOfRange(answer.status);  // a function of its seed
     try {
       std::vector<std::shared_ptr<Request>> others;
       {
@@ -151,10 +152,11 @@ class Vote : public std::enable_shared_from_this<Vote> {
         if (over_) return;
         answers_[number] = answer;
         ++answered_;
-        if (fails && failure_.ok()) {
+        if (fails && (failure_.ok() || (!gives_up_ && number < failed_))) {
           failure_ = answer.status;
-          others = ballots_;
+          failed_ = number;
         }
+        if (fails && !of_its_draw && !std::exchange(gives_up_, true)) others = ballots_;
       }
       for (const std::shared_ptr<Request>& other : others) other->Cancel();
       ConcludeIfAllAnswered();
@@ -165,8 +167,8 @@ class Vote : public std::enable_shared_from_this<Vote> {
     }
   }
 
-  // Where one has failed the others, which are given up, are waited for: until they have ended it
-  // is not known what they took.
+  // Where one has failed the others, which may be given up, are waited for: until they have ended
+  // it is not known what they took.
   void ConcludeIfAllAnswered() noexcept {
     Generation result;
     try {
@@ -210,7 +212,11 @@ class Vote : public std::enable_shared_from_this<Vote> {
   std::vector<Generation> answers_ ABSL_GUARDED_BY(mutex_);  // by the ballots' numbers
   int32_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
   int32_t expected_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first
+  // That of the first ballot, by number, whose draw failed; else the first that came, for which the
+  // others are given up.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  int32_t failed_ ABSL_GUARDED_BY(mutex_) = 0;  // the ballot
+  bool gives_up_ ABSL_GUARDED_BY(mutex_) = false;
   bool concludes_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Request>> ballots_ ABSL_GUARDED_BY(mutex_);
   bool over_ ABSL_GUARDED_BY(mutex_) = false;

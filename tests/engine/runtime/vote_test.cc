@@ -103,6 +103,17 @@ TEST_F(VoteTest, OneFailureIsTheVotes) {
   EXPECT_EQ(request->result().tokens_out, 2 + 7 + 3);
 }
 
+TEST_F(VoteTest, OfDrawsThatFailTheFirstOnesFailureIsTold) {
+  const std::shared_ptr<Request> request = Submit(Spec(3));
+  generator_.asked[2]->Finish({.status = absl::OutOfRangeError("third"), .tokens_out = 7});
+  EXPECT_FALSE(generator_.asked[0]->cancelled());  // what it takes would depend on who is quicker
+  generator_.asked[1]->Finish({.status = absl::OutOfRangeError("second"), .tokens_out = 7});
+  generator_.Say(0, "yes");
+  ASSERT_TRUE(IsDone(request));
+  EXPECT_EQ(request->result().status.message(), "second");
+  EXPECT_EQ(request->result().tokens_out, 2 + 7 + 7);
+}
+
 TEST_F(VoteTest, WhoLeavesTakesTheBallotsAlong) {
   const std::shared_ptr<Request> request = Submit(Spec(2));
   generator_.Say(0, "yes");
