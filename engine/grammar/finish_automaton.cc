@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
@@ -244,34 +246,51 @@ Facts MeasureDistances(absl::Span<const Node> nodes, size_t num_rules, const Fac
   return live;
 }
 
-// Why `root` cannot be finished: goes from its start to what cannot be reached, to its end.
+// Why `root` cannot be finished: goes from its start to what cannot be reached, to its end, and
+// where that way comes back to itself, or nothing is known of its end, another one.
 absl::Status NoText(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_start,
                     const Facts& live, RuleNamer name_of,
                     const HashMap<NodeId, std::string>& why_dead, RuleId root) {
+  struct Place {
+    NodeId node;
+    RuleId rule;  // that it is of
+  };
   std::vector<bool> seen(nodes.size());
-  RuleId rule = root;
-  NodeId at = rule_start[root];
-  while (nodes[at].kind != NodeKind::kDead && !seen[at]) {
-    seen[at] = true;
-    const Node& node = nodes[at];
+  std::vector<Place> others;
+  std::optional<RuleId> empty, circle;  // the first ones
+  for (Place at = {rule_start[root], root};;) {
+    const Node& node = nodes[at.node];
+    const auto why = why_dead.find(at.node);
+    if (node.kind == NodeKind::kDead && why != why_dead.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("no text fits: ", why->second));
+    }
+    if (node.kind == NodeKind::kDead || seen[at.node]) {
+      std::optional<RuleId>& first = seen[at.node] ? circle : empty;
+      if (!first.has_value()) first = at.rule;
+      if (others.empty()) break;
+      at = others.back();
+      others.pop_back();
+      continue;
+    }
+    seen[at.node] = true;
+    if (node.kind == NodeKind::kSplit) others.push_back({node.other, at.rule});
     // A call that could go on behind its rule is dead by that. Where neither could be finished,
     // what is behind may be what matters: the rule could be one that need not be called.
-    if (node.kind == NodeKind::kCall && live.node[node.next]) {
-      rule = node.rule;
-      at = rule_start[rule];
+    const bool is_dead_call = node.kind == NodeKind::kCall && !live.rule[node.rule];
+    const Place called = is_dead_call ? Place{rule_start[node.rule], node.rule} : Place{};
+    if (is_dead_call && live.node[node.next]) {
+      at = called;
     } else {
-      at = node.next;
+      if (is_dead_call) others.push_back(called);
+      at.node = node.next;
     }
   }
-  const std::string name = absl::CHexEscape(name_of(rule).substr(0, 200));
-  if (auto why = why_dead.find(at); why != why_dead.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("no text fits: ", why->second));
-  }
-  if (seen[at]) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no text fits: ", name, " never ends, since it always asks for itself again"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat("no text fits: there is none for ", name));
+  const std::string name =
+      absl::CHexEscape(name_of(empty.has_value() ? *empty : *circle).substr(0, 200));
+  return absl::InvalidArgumentError(
+      empty.has_value() ? absl::StrCat("no text fits: there is none for ", name)
+                        : absl::StrCat("no text fits: ", name,
+                                       " never ends, since it always asks for itself again"));
 }
 
 // Cuts what cannot be finished.

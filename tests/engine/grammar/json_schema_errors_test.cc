@@ -85,6 +85,12 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
       {"false", "no text fits: # (false) leaves nothing"},
       {R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})",
        "no text fits: #/properties/a never ends, since it always asks for itself again"},
+      // The reason is behind items that there may be any number of.
+      {R"({"type":"array","items":{"type":"string"},"contains":{"type":"integer"}})",
+       "no text fits: #/items/type (\"string\") and #/contains/type (\"integer\") cannot hold "
+       "together"},
+      {R"({"type":"array","contains":{"type":"string","minLength":5,"maxLength":3}})",
+       "no text fits: #/contains/minLength (5) and #/contains/maxLength (3) cannot hold together"},
       // No name is cut, within a character perhaps.
       {absl::StrCat("{\"", std::string(99, 'x'), "\u00e9\": {}}"),
        "of fields write {\"properties\":{\"...\":{\"type\":\"string\"}}}, at #/x"},
