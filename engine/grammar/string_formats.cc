@@ -45,7 +45,12 @@ const std::vector<Format>& Formats() {
     const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,60}[A-Za-z0-9])?";
     const std::string hostname = absl::StrCat(label, "(\\.", label, "){0,3}");
     const std::string octet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-    const std::string mailbox = "[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,4}";
+    // RFC 5321 has 64 characters before the @ and 255 behind it.
+    const std::string atom = "[A-Za-z0-9_+-]",
+                      short_label = "[A-Za-z0-9]([A-Za-z0-9-]{0,48}[A-Za-z0-9])?";
+    const std::string email =
+        absl::StrCat("(", atom, "{1,30}(\\.", atom, "{1,30})?|", atom, "{1,15}(\\.", atom,
+                     "{1,15}){2,3})@", short_label, "(\\.", short_label, "){0,3}\\.[A-Za-z]{2,24}");
     // RFC 4291 without an IPv4 address at its end: "::" for one run of zeros.
     const std::string h = "[0-9A-Fa-f]{1,4}";
     std::string ipv6 = absl::StrCat("((", h, ":){7}", h);
@@ -75,8 +80,8 @@ const std::vector<Format>& Formats() {
         {"time", time},
         {"date-time", absl::StrCat(date, "T", time)},
         {"duration", duration},
-        {"email", absl::StrCat(mailbox, "@", label, "(\\.", label, "){0,3}\\.[A-Za-z]{2,24}")},
-        {"idn-email", absl::StrCat(mailbox, "@", label, "(\\.", label, "){0,3}\\.[A-Za-z]{2,24}")},
+        {"email", email},
+        {"idn-email", email},
         {"hostname", hostname},
         {"idn-hostname", hostname},
         {"ipv4", absl::StrCat("(", octet, "\\.){3}", octet)},

@@ -11,8 +11,9 @@
 // and no are compared: one pass over the prompt, no decode step, no sampling. lm_score is
 //   p(yes) / (p(yes) + p(no))
 // where the probabilities are those of all tokens that begin one of these words, upper case or
-// lower (the first letter decides), and lm_if says whether it is more than a half. Options of
-// sampling change nothing, but logit_bias does; on_overflow cuts the text, never the question.
+// lower (the first letter decides), and lm_if says whether that is more than a half behind its own
+// words. Options of sampling change nothing, but logit_bias does; on_overflow cuts the text, never
+// the question.
 //
 // A server elsewhere may give no probabilities: an error. With {"vote": 5} five answers are asked
 // for, at a temperature of 1 unless the options name another, each with a seed of its own; lm_score

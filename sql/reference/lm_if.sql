@@ -21,7 +21,8 @@ SELECT lm_if(body, 'Does the writer ask something?', '{"vote":5}') IN (0, 1), lm
   FROM letters WHERE id = 2;
 --> 1|1
 
--- How sure it is: lm_score. Several questions about one text read the text once.
+-- A number in its place: lm_score, which asks about a criterion in other words, so that one need not say more than a half where
+-- the other says yes. Several questions about one text read the text once.
 SELECT id, lm_if(body, 'Is it short?') IN (0, 1), lm_if(body, 'Is it long?') IN (0, 1), lm_score(body, 'It is short.') BETWEEN 0 AND 1
   FROM letters WHERE id = 1;
 --> 1|1|1|1
