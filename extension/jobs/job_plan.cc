@@ -14,9 +14,18 @@ namespace {
 
 constexpr char kQuery[] = "the job's query:";
 
-absl::Status SameId(int64_t row, absl::string_view id) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("row ", row, " has the id ", id, ", as an earlier one"));
+absl::Status SameId(int64_t row, const OwnedValue& id) {
+  const auto* shown = reinterpret_cast<const char*>(sqlite3_value_text(id.get()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "row ", row, " has the id ", shown != nullptr ? shown : "", ", as an earlier one"));
+}
+
+void BindGiven(Statement& statement, int position, const OwnedValue& value) {
+  if (value != nullptr) {
+    statement.Bind(position, value.get());
+  } else {
+    statement.BindNull(position);
+  }
 }
 
 }  // namespace
@@ -72,6 +81,17 @@ absl::StatusOr<Statement> JobPlan::PrepareQuery() const {
   return query;
 }
 
+absl::StatusOr<JobPlan::Given> JobPlan::GivenBy(const Statement& row) {
+  Given given;
+  OwnedValue* const values[] = {&given.id, &given.prompt, &given.system};
+  const int columns = sqlite3_column_count(row.get());
+  for (int column = 0; column < columns; ++column) {
+    values[column]->reset(sqlite3_value_dup(row.Value(column)));
+    if (*values[column] == nullptr) return absl::ResourceExhaustedError("out of memory");
+  }
+  return given;
+}
+
 absl::Status JobPlan::EachRow(
     absl::FunctionRef<absl::Status(int64_t number, Statement& row)> take) const {
   ASSIGN_OR_RETURN(Statement query, PrepareQuery());
@@ -85,16 +105,21 @@ absl::Status JobPlan::EachRow(
   }
 }
 
-absl::Status JobPlan::CopyRows(Statement* insert) const {
-  return EachRow([&](int64_t number, Statement& row) -> absl::Status {
-    const int columns = sqlite3_column_count(row.get());
-    for (int column = 0; column < columns; ++column) insert->Bind(column + 1, row.Value(column));
-    absl::Status inserted = insert->Run();
-    const bool twice = sqlite3_extended_errcode(database_.db()) == SQLITE_CONSTRAINT_UNIQUE;
-    if (inserted.ok() || !twice) return inserted;
-    ASSIGN_OR_RETURN(const std::string id, row.Text(0));
-    return SameId(number, id);
-  });
+absl::Status JobPlan::ReadRows(std::vector<Given>* all) const {
+  return InWordsOf(kQuery, EachRow([&](int64_t, Statement& row) -> absl::Status {
+                     ASSIGN_OR_RETURN(Given given, GivenBy(row));
+                     all->push_back(std::move(given));
+                     return absl::OkStatus();
+                   }));
+}
+
+absl::Status JobPlan::Insert(Statement& insert, int64_t number, const Given& given) const {
+  BindGiven(insert, 1, given.id);
+  BindGiven(insert, 2, given.prompt);
+  BindGiven(insert, 3, given.system);
+  absl::Status inserted = insert.Run();
+  const bool twice = sqlite3_extended_errcode(database_.db()) == SQLITE_CONSTRAINT_UNIQUE;
+  return inserted.ok() || !twice ? inserted : SameId(number, given.id);
 }
 
 absl::Status JobPlan::Stage() const {
@@ -103,7 +128,10 @@ absl::Status JobPlan::Stage() const {
   ASSIGN_OR_RETURN(Statement insert,
                    Statement::Prepare(db, "INSERT INTO temp.lm_plan VALUES (?, ?, ?)"));
   RETURN_IF_ERROR(Execute(db, "BEGIN"));
-  RETURN_IF_ERROR(InWordsOf(kQuery, CopyRows(&insert)));
+  RETURN_IF_ERROR(InWordsOf(kQuery, EachRow([&](int64_t number, Statement& row) -> absl::Status {
+                              ASSIGN_OR_RETURN(const Given given, GivenBy(row));
+                              return Insert(insert, number, given);
+                            })));
   return Execute(db, "COMMIT");
 }
 
@@ -130,7 +158,8 @@ absl::Status JobPlan::Make(absl::string_view model, absl::string_view digest) {
   if (planned) return CheckModelFile(model, digest);
   // Its query was not looked at (JobStore::Prepare).
   if (job_.total.has_value()) return JobWasReplaced(job_);
-  if (database_.own()) RETURN_IF_ERROR(Stage());
+  std::vector<Given> rows;
+  RETURN_IF_ERROR(database_.own() ? Stage() : ReadRows(&rows));
   absl::Status status = database_.Transact([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const bool by_another, IsPlanned(model, /*any_model=*/false));
     if (by_another) return absl::OkStatus();
@@ -146,7 +175,11 @@ absl::Status JobPlan::Make(absl::string_view model, absl::string_view digest) {
       ASSIGN_OR_RETURN(Statement insert,
                        Prepare("INSERT INTO {db}.lm_job_rows(id, prompt, system, job) "
                                "VALUES (?1, ?2, ?3, ?4)"));
-      RETURN_IF_ERROR(InWordsOf(kQuery, CopyRows(&insert.Bind(4, job_.name))));
+      insert.Bind(4, job_.name);
+      int64_t number = 0;
+      for (const Given& row : rows) {
+        RETURN_IF_ERROR(InWordsOf(kQuery, Insert(insert, ++number, row)));
+      }
     }
     ASSIGN_OR_RETURN(Statement settle,
                      Prepare("UPDATE {db}.lm_jobs SET model = ?2, total = (SELECT count(*) "
@@ -202,67 +235,41 @@ absl::Status JobPlan::MergeAll(Merge& merge) const {
                            "prompt_version = ?5, model = ?6, vanished = NULL, "
                            "worker = CASE WHEN ?4 = state THEN worker END, "
                            "lease = CASE WHEN ?4 = state THEN lease END WHERE number = ?1"));
-  struct Given {
-    OwnedValue id, prompt, system;
-  };
-  // Values of their own: the query's, and what the target does, may be of one table.
-  auto given_by = [](Statement& row) -> absl::StatusOr<Given> {
-    Given given;
-    const int columns = sqlite3_column_count(row.get());
-    OwnedValue* const values[] = {&given.id, &given.prompt, &given.system};
-    for (int column = 0; column < columns; ++column) {
-      values[column]->reset(sqlite3_value_dup(row.Value(column)));
-      if (*values[column] == nullptr) return absl::ResourceExhaustedError("out of memory");
-    }
-    return given;
-  };
   int64_t place = 0;
   if (database_.own()) {
     ASSIGN_OR_RETURN(Statement rows, Prepare("SELECT * FROM temp.lm_plan ORDER BY rowid"));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) return absl::OkStatus();
-      ASSIGN_OR_RETURN(const Given given, given_by(rows));
-      RETURN_IF_ERROR(MergeRow(merge, ++place, given.id, given.prompt, given.system));
+      ASSIGN_OR_RETURN(const Given given, GivenBy(rows));
+      RETURN_IF_ERROR(MergeRow(merge, ++place, given));
     }
   }
   std::vector<Given> all;
-  RETURN_IF_ERROR(InWordsOf(kQuery, EachRow([&](int64_t, Statement& row) -> absl::Status {
-                              ASSIGN_OR_RETURN(Given given, given_by(row));
-                              all.push_back(std::move(given));
-                              return absl::OkStatus();
-                            })));
+  RETURN_IF_ERROR(ReadRows(&all));
   for (const Given& given : all) {
-    RETURN_IF_ERROR(
-        InWordsOf(kQuery, MergeRow(merge, ++place, given.id, given.prompt, given.system)));
+    RETURN_IF_ERROR(InWordsOf(kQuery, MergeRow(merge, ++place, given)));
   }
   return absl::OkStatus();
 }
 
-absl::Status JobPlan::MergeRow(Merge& merge, int64_t place, const OwnedValue& id,
-                               const OwnedValue& prompt, const OwnedValue& system) const {
-  auto bind = [](Statement& statement, int position, const OwnedValue& value) {
-    if (value != nullptr) {
-      statement.Bind(position, value.get());
-    } else {
-      statement.BindNull(position);
-    }
-  };
+absl::Status JobPlan::MergeRow(Merge& merge, int64_t place, const Given& given) const {
+  const auto& [id, prompt, system] = given;
   JobRow row;
   row.prompt = TextOf(prompt.get(), "prompt");
   if (system != nullptr) row.system = TextOf(system.get(), "system");
   const JobAsked asked = merge.now.question.Of(row);
 
   Statement& find = merge.find.Bind(1, job_.name);
-  bind(find, 2, id);
-  bind(find, 3, prompt);
-  bind(find, 4, system);
+  BindGiven(find, 2, id);
+  BindGiven(find, 3, prompt);
+  BindGiven(find, 4, system);
   ASSIGN_OR_RETURN(const bool known, find.Step());
   if (!known) {
     Statement& join = merge.join.Bind(1, job_.name);
-    bind(join, 2, id);
-    bind(join, 3, prompt);
-    bind(join, 4, system);
+    BindGiven(join, 2, id);
+    BindGiven(join, 3, prompt);
+    BindGiven(join, 4, system);
     RETURN_IF_ERROR(join.Run());
     merge.given.insert(sqlite3_last_insert_rowid(database_.db()));
     ++merge.changes.joined;
@@ -276,8 +283,7 @@ absl::Status JobPlan::MergeRow(Merge& merge, int64_t place, const OwnedValue& id
   const bool vanished = find.Integer(5) != 0;
   find.Reset();
   if (!merge.given.insert(number).second) {
-    const auto* shown = reinterpret_cast<const char*>(sqlite3_value_text(id.get()));
-    return SameId(place, shown != nullptr ? shown : "");
+    return SameId(place, id);
   }
   const bool answered = state == "done" || state == "failed";
   const bool other_model = !model.empty() && !asked.model.empty() && model != asked.model;
@@ -287,8 +293,8 @@ absl::Status JobPlan::MergeRow(Merge& merge, int64_t place, const OwnedValue& id
   const bool learns = answered && !changed && !has_version;  // what it must have been
   if (!differs && !again && !vanished && !learns) return absl::OkStatus();
   Statement& update = merge.update.Bind(1, number);
-  bind(update, 2, prompt);
-  bind(update, 3, system);
+  BindGiven(update, 2, prompt);
+  BindGiven(update, 3, system);
   update.Bind(4, again ? "waiting" : state).BindNull(5).BindNull(6);
   const JobAsked kept = learns ? asked : JobAsked{version, model};
   if (!kept.version.empty()) update.Bind(5, kept.version);

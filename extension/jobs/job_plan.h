@@ -5,13 +5,15 @@
 //   RETURN_IF_ERROR(plan.Make("qwen", digest));                        // once for each job
 //   ASSIGN_OR_RETURN(JobChanges changes, plan.Refresh("qwen", ...));   // as often as one likes
 //
-// The query is read before other writers are kept waiting: where the job has a connection of its
-// own, its rows go to a temporary table first.
+// The query is read to its end before anything is written, for it may read lm_job_rows, too: where
+// the job has a connection of its own, to a temporary table and before other writers are kept
+// waiting; of a database in memory, into memory.
 #ifndef LM_EXTENSION_JOBS_JOB_PLAN_H_
 #define LM_EXTENSION_JOBS_JOB_PLAN_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -66,6 +68,11 @@ class JobPlan {
 
  private:
   struct Merge;
+  // A row of the query: values of its own, for what is done with it may be done to the table that
+  // the query reads.
+  struct Given {
+    OwnedValue id, prompt, system;
+  };
 
   absl::StatusOr<Statement> Prepare(absl::string_view sql) const;
   absl::StatusOr<bool> IsPlanned(absl::string_view model, bool any_model) const;
@@ -75,13 +82,14 @@ class JobPlan {
   absl::Status CheckModelFile(absl::string_view model, absl::string_view digest) const;
   // Hands over the columns of each row of the query.
   absl::Status EachRow(absl::FunctionRef<absl::Status(int64_t number, Statement& row)> take) const;
-  // Copies the rows to `insert` (id, prompt, system).
-  absl::Status CopyRows(Statement* insert) const;
+  static absl::StatusOr<Given> GivenBy(const Statement& row);
+  absl::Status ReadRows(std::vector<Given>* all) const;
+  // By a statement that takes id, prompt and system.
+  absl::Status Insert(Statement& insert, int64_t number, const Given& given) const;
   // Copies them to temp.lm_plan, which must be dropped.
   absl::Status Stage() const;
   absl::Status MergeAll(Merge& merge) const;
-  absl::Status MergeRow(Merge& merge, int64_t place, const OwnedValue& id, const OwnedValue& prompt,
-                        const OwnedValue& system) const;
+  absl::Status MergeRow(Merge& merge, int64_t place, const Given& given) const;
   absl::Status MarkVanished(Merge& merge) const;
 
   JobDatabase& database_;

@@ -17,7 +17,8 @@
 // database a), for any program to read. A job belongs to the database that holds it.
 //   query    SELECT id, prompt [, system]; every id once. It is asked when the job first runs, and
 //            its rows are kept in lm_job_rows: later changes of the source do not change the job,
-//            not even that it is gone, until a run refreshes it
+//            not even that it is gone, until a run refreshes it. It may read lm_job_rows, too, as
+//            they were before
 //   target   one INSERT, UPDATE or DELETE that takes an answer: :id, :prompt (what was asked),
 //            :value (the answer), :error. NULL: the answers stay in lm_job_rows.value, where they
 //            are in any case

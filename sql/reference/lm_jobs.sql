@@ -8,7 +8,8 @@
 --
 -- columns of lm_jobs
 --   name     the job's, for lm_run()
---   query    SELECT id, prompt [, system]: asked once, when the job first runs; from then on it goes on without what that reads
+--   query    SELECT id, prompt [, system]: asked once, when the job first runs; from then on it goes on without what that reads.
+--            It may read the answers of other jobs (lm_job_rows)
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :prompt (what was asked), :value, :error; NULL: answers stay in
 --            lm_job_rows. Which row :id is must not change meanwhile: VACUUM may give a table without an INTEGER PRIMARY KEY other
 --            rowids. With WHERE id = :id AND body IS :prompt a row whose text has changed meanwhile is left as it is

@@ -271,6 +271,22 @@ class StorageTest(JobRulesTest):
         self.assertEqual(self.run_job(db), (3, 2, 1))
         self.assertEqual([row for row, in db.execute("SELECT id FROM short ORDER BY id")], ["a1", "a3", "b1", "b3", "there"])
 
+    def test_a_query_that_reads_the_rows_of_jobs(self):
+        for name in (":memory:", "rows.db"):
+            with self.subTest(name=name):
+                db = self.open(name)
+                self.add(db)
+                self.assertEqual(self.run_job(db), (3, 3, 0))
+                self.add(db, "k", query="SELECT number, prompt FROM lm_job_rows", target=None)
+                endless = threading.Timer(10, db.interrupt)
+                endless.start()
+                self.addCleanup(endless.cancel)
+                self.assertEqual(self.run_job(db, "k"), (3, 3, 0))
+                # Begun anew, it is given those that it had.
+                db.execute("UPDATE lm_jobs SET total = NULL WHERE name = 'k'")
+                self.assertEqual(self.run_job(db, "k"), (6, 6, 0))
+                endless.cancel()
+
     def test_a_full_disk(self):
         for journal in ("wal", "delete"):
             with self.subTest(journal=journal):
