@@ -52,14 +52,15 @@ class JobTarget {
 
  private:
   absl::Status Run(int64_t number, const JobAnswer& answer);
-  // The same, and what it has left behind.
-  absl::Status RunApart(int64_t number, const JobAnswer& answer);
+  // The same; what has failed leaves nothing behind.
+  absl::Status RunWhole(int64_t number, const JobAnswer& answer);
   bool LeavesKeysBehind() const;
 
   JobDatabase& database_;
   std::string sql_;
   Statement statement_;  // not prepared: there is none
   Statement select_asked_;  // the id and the prompt of a row
+  Statement savepoint_, release_;
 
   int64_t answers_taken_ = 0;
   int64_t rows_changed_ = 0;  // by it, and by its triggers

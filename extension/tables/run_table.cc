@@ -42,7 +42,8 @@
 // has been silent for `lease_ms`. What is added while it runs, or set back to 'waiting' after it
 // was answered (by a trigger, say), is for the next run. At most `chunk` rows are claimed by a run
 // and not committed yet: that much may have to be generated again after a kill. An answer that
-// cannot be stored is a failure of its row. Rows are claimed in the query's order, 4096 at a time,
+// cannot be stored is a failure of its row, and of what the target did before it failed nothing
+// stays (not even with OR FAIL). Rows are claimed in the query's order, 4096 at a time,
 // and of those in the order of their texts, whose common beginnings are computed once. Other
 // writers wait for one commit at most; while the model works the database is not locked at all.
 // (The query's rows are copied in one transaction, too.) A run that begins waits for others' locks

@@ -55,7 +55,7 @@
 -- one loads the model anew; where there is no memory, some is waited for as for a server, with rows one by one, and none fails for it.
 --
 -- An answer that the target refuses (a constraint, a deferred foreign key, a trigger) is its row's failure, and kept in
--- lm_job_rows.value. A target that can take none (a table or column of it was dropped) ends the run with an error; the answers that
+-- lm_job_rows.value; of what the target did before it failed nothing stays (with OR FAIL, too). A target that can take none (a table or column of it was dropped) ends the run with an error; the answers that
 -- have come are kept, their rows wait.
 --
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers,

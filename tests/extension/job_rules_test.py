@@ -271,6 +271,28 @@ class StorageTest(JobRulesTest):
         self.assertEqual(self.run_job(db), (3, 2, 1))
         self.assertEqual([row for row, in db.execute("SELECT id FROM short ORDER BY id")], ["a1", "a3", "b1", "b3", "there"])
 
+    def test_what_fails_keeps_no_part(self):
+        pair = "SELECT value, :id FROM json_each('[\"a\",\"b\"]')"
+        for made, target, error in (
+                ("CREATE TABLE tags(tag CHECK(tag <> 'b'), id);", f"INSERT OR FAIL INTO tags {pair}", "CHECK constraint failed"),
+                ("CREATE TABLE tags(tag UNIQUE ON CONFLICT FAIL, id); INSERT INTO tags VALUES ('b', 0);", f"INSERT INTO tags {pair}", "UNIQUE constraint failed"),
+                ("CREATE TABLE tags(tag, id); CREATE TRIGGER no BEFORE INSERT ON tags WHEN new.tag = 'b' BEGIN SELECT RAISE(FAIL, 'no b'); END;",
+                 f"INSERT INTO tags {pair}", "no b"),
+                # Of what a trigger has done SQLite counts nothing then.
+                ("CREATE TABLE tags(tag CHECK(tag <> 'b'), id); CREATE TABLE given(id); CREATE TRIGGER two BEFORE INSERT ON given BEGIN "
+                 f"INSERT OR FAIL INTO tags {pair.replace(':id', 'new.id')}; END;", "INSERT INTO given VALUES (:id)", "CHECK constraint failed")):
+            for name in (":memory:", "parts.db"):
+                with self.subTest(made=made, name=name), tempfile.TemporaryDirectory() as folder:
+                    self.folder = pathlib.Path(folder)
+                    db = self.open(name, script=made)
+                    before = db.execute("SELECT * FROM tags").fetchall()
+                    self.add(db, target=target)
+                    for options in (None, '{"retry":true}'):
+                        self.assertEqual(self.run_job(db, options=options), (3, 0, 3))
+                        self.assertEqual(db.execute("SELECT * FROM tags").fetchall(), before)
+                    self.assertRegex(harness.value(db, "SELECT error FROM lm_job_rows"), "the job's target: " + error)
+                    db.close()
+
     def test_a_query_that_reads_the_rows_of_jobs(self):
         for name in (":memory:", "rows.db"):
             with self.subTest(name=name):
