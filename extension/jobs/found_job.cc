@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "extension/connection/own_options.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/statement.h"
 #include "extension/jobs/job_schema.h"
@@ -52,9 +51,6 @@ absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
   RETURN_IF_ERROR(found.database->CheckUsersLocks());
   if (found.database->own()) RETURN_IF_ERROR(connection.RegisterPure(found.database->db()));
   RETURN_IF_ERROR(found.store->Prepare(asks_again));
-  if (const std::optional<std::string>& system = found.store->job().system; system.has_value()) {
-    RETURN_IF_ERROR(InWordsOf("the job's system prompt:", CheckNotOptions(*system, "system")));
-  }
   RETURN_IF_ERROR(UpgradeJobTables(*found.database));
   return found;
 }

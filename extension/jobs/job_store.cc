@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "extension/batch/row_prompt.h"
+#include "extension/connection/own_options.h"
 #include "extension/host/sqlite_value.h"
 
 namespace lm {
@@ -95,8 +96,22 @@ absl::Status JobStore::PrepareStatements(bool asks_query) {
         InWordsOf("the job's query", Reasoned(JobPlan(&database_, &job_).PrepareQuery().status())));
     RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
   }
-  if (!job_.target.has_value()) return absl::OkStatus();
-  return InWordsOf("the job's target", Reasoned(target_.Prepare(*job_.target)));
+  if (job_.target.has_value()) {
+    RETURN_IF_ERROR(InWordsOf("the job's target", Reasoned(target_.Prepare(*job_.target))));
+  }
+  return CheckTexts();
+}
+
+// A column of a table may have anything.
+absl::Status JobStore::CheckTexts() {
+  ASSIGN_OR_RETURN(Statement texts,
+                   Make("SELECT system, options FROM {db}.lm_jobs WHERE name = ?"));
+  ASSIGN_OR_RETURN(const bool there, texts.Bind(1, job_.name).Step());
+  if (!there) return JobWasReplaced(job_);
+  ASSIGN_OR_RETURN(const std::optional<std::string> system, texts.CheckedText(0, "lm_jobs.system"));
+  RETURN_IF_ERROR(texts.CheckedText(1, "lm_jobs.options").status());
+  if (!system.has_value()) return absl::OkStatus();
+  return InWordsOf("the job's system prompt:", CheckNotOptions(*system, "system"));
 }
 
 absl::Status JobStore::Reasoned(absl::Status status) const {

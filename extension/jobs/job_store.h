@@ -61,9 +61,9 @@ class JobStore {
   const Job& job() const { return job_; }
   const JobWorker& worker() const { return worker_; }
 
-  // Looks at the job's target, and at its query where that is still to be asked, or `asks_again`:
-  // InvalidArgument where one of them is not what it has to be, PermissionDenied where the user's
-  // connection may not do what it does.
+  // Looks at the job's target, its system prompt, and at its query where that is still to be asked,
+  // or `asks_again`: InvalidArgument where one of them is not what it has to be, PermissionDenied
+  // where the user's connection may not do what it does.
   absl::Status Prepare(bool asks_again = false);
 
   // Reads the query and writes down its rows, if that was not done yet. Other writers are kept
@@ -151,6 +151,7 @@ class JobStore {
 
   absl::Status Load(absl::string_view name);
   absl::Status PrepareStatements(bool asks_query);
+  absl::Status CheckTexts();
   absl::Status OrderWaiting();
   // The same status, with why a table, function or collation that the user's connection has is not
   // there.

@@ -46,7 +46,7 @@
 --            model's file
 --   vanished   since when the query does not give the row any more: lm_run(job, '{"refresh":true}') found it so
 --
--- What is wrong with options is said by lm_run(), before anything is asked, and at any time by lm_check_job(system, options); the
+-- What is wrong with options or system is said by lm_run(), before anything is asked, and at any time by lm_check_job(system, options); the
 -- INSERT that makes the tables says it, too. A query is asked once: a later change is an error, unless the same UPDATE sets
 -- total = NULL, and so begins anew.
 
@@ -92,6 +92,10 @@ SELECT name, lm_check_job(system, options) FROM lm_jobs;
 --> animals|1
 SELECT lm_check_job(NULL, '{"max_token":2}');
 --! unknown option 'max_token'; the nearest known one is 'max_tokens'
+UPDATE lm_jobs SET system = x'6162';
+SELECT * FROM lm_run('animals');
+--! lm_jobs.system must be text, got a BLOB of 2 bytes
+UPDATE lm_jobs SET system = NULL;
 
 -- What is to be done again is what you say.
 UPDATE lm_job_rows SET prompt = 'What meows?', state = 'waiting' WHERE job = 'animals' AND state = 'failed';

@@ -648,6 +648,20 @@ class EndTest(JobRulesTest):
         self.assertEqual(harness.value(db, "SELECT lm_check_job(system, options) FROM lm_jobs"), 1)
         self.assertEqual(self.run_job(db), (1, 1, 0))
 
+    def test_texts_of_a_job_that_are_none(self):
+        for name in (":memory:", "no text.db"):
+            db = self.open(name)
+            self.add(db)
+            for column in ("system", "options"):
+                for value, message in (("x'6162'", "must be text, got a BLOB of 2 bytes"), ("CAST(x'610062' AS TEXT)", "has a NUL character"),
+                                       ("CAST(x'61ff' AS TEXT)", "is not valid UTF-8 at byte 1 of 2")):
+                    with self.subTest(name=name, column=column, value=value):
+                        db.execute(f"UPDATE lm_jobs SET system = NULL, options = NULL, {column} = {value}")
+                        self.refused(db, rf"^lm_run: lm_jobs\.{column} {message}")
+                        with self.assertRaisesRegex(sqlite3.OperationalError, rf"^lm_batch_export: lm_jobs\.{column} {message}"):
+                            db.execute("SELECT * FROM lm_batch_export('j', '{\"model\":\"m\"}')").fetchall()
+                        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
+
     def test_tables_that_another_connection_takes_away(self):
         empty = sqlite3.connect(self.folder / "empty.db", isolation_level=None)
         empty.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
