@@ -352,10 +352,11 @@ absl::Status JobStore::TakeAgain(int64_t number) {
 absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer answer) {
   ASSIGN_OR_RETURN(Statement * mine,
                    Prepared(&select_mine_,
-                            "SELECT 1 FROM {db}.lm_job_rows "
+                            "SELECT vanished IS NOT NULL FROM {db}.lm_job_rows "
                             "WHERE number = ? AND worker = ? AND state = 'running'"));
   mine->Bind(1, number).Bind(2, worker_.name());  // whatever the job is called by now
   ASSIGN_OR_RETURN(const bool owned, mine->Step());
+  const bool vanished = owned && mine->Integer(0) != 0;
   mine->Reset();
   if (!owned) return Outcome::kLost;
   Outcome outcome = answer.generation.status.ok() ? Outcome::kDone : Outcome::kFailed;
@@ -374,7 +375,8 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
     written = WriteAnswer(number, answer, outcome);
   }
   RETURN_IF_ERROR(written);
-  if (answer.store && job_.target.has_value()) {
+  // What has vanished keeps its answer, and the target takes it when the row comes back.
+  if (answer.store && job_.target.has_value() && !vanished) {
     RETURN_IF_ERROR(target_.Offer(number, answer, &answer.refused));
     if (!answer.refused.ok()) {
       outcome = target_.broken().ok() ? Outcome::kFailed : Outcome::kKept;

@@ -92,9 +92,9 @@ class JobStore {
   // and renews its claims. Rows come in the query's order, kMostOrdered at a time, and among these
   // in the order of their texts, so that what these begin with alike is computed once.
   absl::Status Claim(int64_t most, size_t bytes, absl::Time lease, std::vector<JobRow>* rows);
-  // Writes down an answer and lets the target take it; an answer that the table or the target
-  // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
-  // kKept: the target is broken(); the row waits, with its answer.
+  // Writes down an answer and lets the target take it, unless the row has vanished meanwhile; an
+  // answer that the table or the target refuses is a failure. kLost: the row is another worker's by
+  // now, and nothing was written. kKept: the target is broken(); the row waits, with its answer.
   enum class Outcome { kDone, kFailed, kLost, kKept };
   absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
   // Why the target can take no answer at all; OK as far as is known.

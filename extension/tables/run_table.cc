@@ -57,11 +57,12 @@
 // wait again (done or failed), and keep that answer until there is another, even where they fail;
 // those that it gives no more are marked (lm_job_rows.vanished), keep all that they have, and count
 // no longer; the others are not touched, nor generated again. A row that comes back has its answer
-// still, and the target takes it once more. All this is one transaction, before the first row is
-// generated: killed at any moment, the same statement goes on, and a plain lm_run() does, too. So
-// the query of such a job gives all its rows ("WHERE label IS NULL" would give each only until it
-// has an answer), and the target is one that may take a row's second answer: an UPDATE, or INSERT
-// OR REPLACE.
+// still, and the target takes it once more: so, too, the one that another run was at meanwhile,
+// which is kept and not given to the target before. All this is one transaction, before the first
+// row is generated: killed at any moment, the same statement goes on, and a plain lm_run() does,
+// too. So the query of such a job gives all its rows ("WHERE label IS NULL" would give each only
+// until it has an answer), and the target is one that may take a row's second answer: an UPDATE, or
+// INSERT OR REPLACE.
 //
 // The question is kept with its answer: prompt_version is a digest of the prompt, the system prompt
 // and those options that change an answer (not on_error, priority and the like), model the digest

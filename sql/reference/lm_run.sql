@@ -32,7 +32,8 @@
 --   retry        true: rows that failed before are tried again; an answer that the model has given, and only the target has refused,
 --                is given to the target again and not asked for (to have another: SET value = NULL, state = 'waiting')
 --   refresh      true: the query is asked again. New rows join; those whose prompt, system prompt, options or model are
---                others than those of their answer are generated again; those that are gone are marked, and kept
+--                others than those of their answer are generated again; those that are gone are marked, and kept: the target takes no
+--                answer of theirs, unless they come back
 --   progress_ms  the least time between two rows of the result (1000)
 --   lease_ms     after how long without a sign of life another run's claims are void (30000)
 --   outage_seconds   how long the model's servers are waited for where they cannot be reached, or fail at every row; and memory (60)

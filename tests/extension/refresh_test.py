@@ -167,6 +167,31 @@ class RefreshTest(unittest.TestCase):
                 self.assertEqual(self.refresh(db)[0][:3], (ROWS, ROWS - 1, 1))
                 self.assertEqual(harness.value(db, "SELECT error FROM lm_job_rows WHERE id = 3"), "the job's target: not this one")
 
+    def test_a_row_that_vanishes_while_another_run_has_it(self):
+        db = self.make("vanishes.db", target="INSERT INTO given VALUES (:id, :value)")
+        db.execute("CREATE TABLE given(id, value)")
+        other = harness.connect(str(self.folder / "vanishes.db"))
+        self.addCleanup(other.close)
+        run = db.execute("SELECT total, done FROM lm_run('label', '{\"chunk\":4,\"progress_ms\":0}')")
+        run.fetchone()
+        gone = [id for id, in other.execute("SELECT id FROM lm_job_rows WHERE state = 'running'")]
+        self.assertGreater(len(gone), 0)
+        given = other.execute("SELECT id FROM given").fetchall()
+        rows = other.execute("SELECT id, body FROM notes WHERE id IN (SELECT value FROM json_each(?))", (str(gone),)).fetchall()
+        other.execute("DELETE FROM notes WHERE id IN (SELECT value FROM json_each(?))", (str(gone),))
+        self.assertEqual(other.execute("SELECT vanished FROM lm_run('label', '{\"refresh\":true,\"max_total_tokens\":1}')").fetchall()[-1], (len(gone),))
+        left = ROWS - len(gone)
+        self.assertEqual(run.fetchall()[-1], (left, left))
+        # It has its answer, and the target has not.
+        self.assertEqual(db.execute("SELECT state, count(value), count(vanished) FROM lm_job_rows WHERE id IN (SELECT value FROM json_each(?)) GROUP BY 1", (str(gone),)).fetchall(),
+                         [("done", len(gone), len(gone))])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM given WHERE id NOT IN (SELECT id FROM notes)"), 0)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM given"), left)
+        # Until it comes back.
+        db.executemany("INSERT INTO notes(id, body) VALUES (?, ?)", rows)
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, 0, 0, 0), 0))
+        self.assertEqual(db.execute("SELECT count(*), count(DISTINCT id) FROM given JOIN lm_job_rows USING (id, value)").fetchall(), [(ROWS, ROWS)])
+
     def test_a_row_that_comes_back_to_a_target_that_rolls_back(self):
         for name in (":memory:", "rolls.db"):
             with self.subTest(name=name):
