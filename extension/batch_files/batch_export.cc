@@ -56,7 +56,8 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
     for (const auto& [number, answer] : others) {
       RETURN_IF_ERROR(rows_.Complete(number, answer).status());
     }
-    return job_.store->broken();
+    RETURN_IF_ERROR(job_.store->broken());
+    return job_.store->EndIfOver(/*anew=*/false);
   }));
   return true;
 }

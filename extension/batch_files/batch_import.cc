@@ -139,23 +139,14 @@ absl::StatusOr<bool> BatchImport::Advance() {
       ++taken.counts.lines;
       if (!line.empty()) RETURN_IF_ERROR(Apply(number, line, &taken));
     }
-    return absl::OkStatus();
+    const bool changed = taken.counts.done + taken.counts.failed > 0;
+    return changed || !more ? job_.store->EndIfOver(/*anew=*/!changed) : absl::OkStatus();
   }));
   for (const auto& [spec, generation] : taken.answers) questions_.Remember(spec, generation);
   questions_.FlushMemo();
   counts_ += taken.counts;
   for (std::string& refusal : taken.refusals) refusals_.push_back(std::move(refusal));
-  if (!more) RETURN_IF_ERROR(Conclude());
   return more;
-}
-
-// Where no row is left, the job has ended.
-absl::Status BatchImport::Conclude() {
-  ASSIGN_OR_RETURN(const JobCounts counts, job_.store->Counts());
-  if (counts_.done + counts_.failed == 0 || counts.done + counts.failed != counts.total()) {
-    return absl::OkStatus();
-  }
-  return job_.database->Transact([this] { return job_.store->End(/*over=*/true, "done"); });
 }
 
 }  // namespace lm

@@ -66,7 +66,6 @@ class BatchImport {
 
   // The line of that number.
   absl::Status Apply(int64_t at, absl::string_view text, Taken* taken);
-  absl::Status Conclude();
 
   std::unique_ptr<FoundJob> own_job_;  // null: the caller's
   FoundJob& job_;

@@ -524,13 +524,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     if (!rows_.empty() && !due) continue;
     ASSIGN_OR_RETURN(JobProgress progress, Progress(now));
     if (!over_ && !due) continue;
-    const JobCounts& counts = progress.counts;
-    if (over_ && counts.done + counts.failed == counts.total()) {
-      const bool anew = progress.finished == 0;
-      RETURN_IF_ERROR(
-          database_->Transact([&] { return store_->End(/*over=*/true, "done", anew); }));
-    }
-    if (over_ && counts.submitted > 0) RETURN_IF_ERROR(store_->TellSubmitted());
+    if (over_) RETURN_IF_ERROR(store_->Conclude(/*anew=*/progress.finished == 0));
     if (over_ && progress.counts.unknown > 0) {
       return absl::FailedPreconditionError(
           absl::StrCat("job '", store_->job().name, "': ", progress.counts.unknown,

@@ -70,6 +70,33 @@ absl::Status JobStore::End(bool over, absl::string_view status, bool anew) {
   return end.Run();
 }
 
+absl::Status JobStore::EndIfOver(bool anew) {
+  if (!begun_) return absl::OkStatus();
+  // The first that is found will do: to count all takes long where there are many.
+  ASSIGN_OR_RETURN(Statement * left,
+                   Prepared(&select_left_,
+                            "SELECT 1 FROM {db}.lm_job_rows WHERE job = ? AND "
+                            "state IN ('waiting', 'running') AND vanished IS NULL LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool any, left->Bind(1, job_.name).Step());
+  left->Reset();
+  if (any) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const JobCounts counts, Counts());
+  if (counts.done + counts.failed != counts.total()) return absl::OkStatus();
+  return End(/*over=*/true, "done", anew);
+}
+
+absl::Status JobStore::Conclude(bool anew) {
+  return database_.Transact([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const JobCounts counts, Counts());
+    if (counts.submitted > 0) return End(/*over=*/false, submitted_.Told(counts));
+    const int64_t left = counts.waiting + counts.running;
+    if (left == 0) return EndIfOver(anew);
+    return End(/*over=*/false,
+               absl::StrCat("stopped: rows were added, or set to wait again, while it ran; ", left,
+                            " of ", counts.total(), " rows are left for a later run"));
+  });
+}
+
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
                                                          absl::string_view name) {
   std::unique_ptr<JobStore> store(new JobStore(database));
@@ -472,7 +499,7 @@ absl::Status JobStore::Retry() {
 absl::Status JobStore::TellSubmitted() {
   return database_.Transact([this]() -> absl::Status {
     ASSIGN_OR_RETURN(const JobCounts counts, Counts());
-    if (counts.submitted == 0 && counts.waiting == 0) return absl::OkStatus();
+    if (counts.submitted == 0 && counts.waiting == 0) return EndIfOver(/*anew=*/true);
     return End(/*over=*/false, submitted_.Told(counts));
   });
 }

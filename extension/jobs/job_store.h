@@ -113,8 +113,8 @@ class JobStore {
   // clock, or for as long as a `lease` has by this process's. After a long wait for a lock, for
   // which they may have waited as well, only what those have that are gone.
   absl::Status Recover(absl::Time now, absl::Duration lease);
-  // Writes down, as the job's status, how many rows are in batches of a server, or that rows wait
-  // and are in none. Begins a transaction.
+  // Writes down, as the job's status, how many rows are in batches of a server, that rows wait and
+  // are in none, or that none is left. Begins a transaction.
   absl::Status TellSubmitted();
   // Lets failed rows wait again, but those that have vanished or are in a batch. They keep the
   // answers that the target has refused.
@@ -122,6 +122,11 @@ class JobStore {
   // Writes down how a run ended: with no row left, where `over`, and else why. With `anew` only
   // where the job had not come to an end before.
   absl::Status End(bool over, absl::string_view status, bool anew = false);
+  // The same where the job has its rows, and none of them is left.
+  absl::Status EndIfOver(bool anew);
+  // Writes down the end of a run that has found no more to do: that none is left, or how many are.
+  // Begins a transaction.
+  absl::Status Conclude(bool anew);
 
   // Whether the host has finalized the statements of a store that has claimed rows, on its own
   // connection (Statement::IsGone): nothing can be written any more.
@@ -172,7 +177,7 @@ class JobStore {
   std::optional<std::string> began_;  // lm_jobs.began then, where that is known
   JobTarget target_;
   Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_claimed_,
-      complete_, counts_;
+      complete_, select_left_, counts_;
 
   SubmittedRows submitted_;
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end

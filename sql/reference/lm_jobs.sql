@@ -22,7 +22,8 @@
 --            left. To go on with another model, or with another file of it, is an error, unless model = NULL has been set before. A job
 --            that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
---            stopped: 'stopped: ...', by a budget, by max_errors, or for want of a server that answers; `ended` is NULL then.
+--            stopped: 'stopped: ...', by a budget, by max_errors, for want of a server that answers, or before rows that were
+--            added, or set to wait again, while it ran; `ended` is NULL then.
 --            'submitted: ...': so many rows are in batches of a server (lm_batch_submit)
 --
 -- options are those of generate(), and

@@ -183,6 +183,38 @@ class BatchTest(unittest.TestCase):
         body = json.loads(harness.value(db, "SELECT text FROM lm_batch_export('label')"))["body"]
         self.assertEqual((body["model"], body["service_tier"], server.requests), ("tiny-3", "flex", []))
 
+    def test_a_job_ends_with_its_last_row(self):
+        ended = "SELECT status, ended IS NOT NULL FROM lm_jobs"
+        _, db = self.make(4)
+        lines = [answer_line(line, label) for line in self.lines(db)]
+        path = self.folder / "cut.jsonl"
+        path.write_text("garbage\n" + "".join(line + "\n" for line in lines[:3]), encoding="utf-8")
+        cut = "SELECT * FROM lm_batch_import('label', ?) LIMIT 1"  # its first line, and no more
+        db.execute(cut, (str(path),)).fetchall()
+        self.assertEqual(db.execute(ended).fetchall(), [(None, 0)])
+        path.write_text("garbage\n" + lines[3] + "\n" + "again\n" * 300, encoding="utf-8")
+        db.execute(cut, (str(path),)).fetchall()
+        self.assertEqual(db.execute(ended).fetchall(), [("done", 1)])
+        # One that has ended, and did not get to say so; and when is what it was.
+        db.execute("UPDATE lm_jobs SET ended = NULL, status = NULL")
+        for ends in range(2):
+            self.assertEqual(self.take(db, lines)[0], (0, 0, 4, 0, 0))
+            self.assertEqual(db.execute(ended).fetchall(), [("done", 1)])
+            if ends == 0:
+                db.execute("UPDATE lm_jobs SET ended = 'then'")
+        self.assertEqual(harness.value(db, "SELECT ended FROM lm_jobs"), "then")
+        # Without a model.
+        _, db = self.make(3, name="nulls.db")
+        db.execute("UPDATE notes SET body = NULL")
+        self.assertEqual(self.lines(db), [])
+        self.assertEqual(db.execute(ended).fetchall(), [("done", 1)])
+        server = self.server()
+        _, db = self.make(3, name="sent.db")
+        db.execute("UPDATE notes SET body = NULL")
+        self.register(db, server, model="tiny")
+        db.execute("SELECT * FROM lm_batch_submit('label', 'gpt')").fetchall()
+        self.assertEqual(db.execute(ended).fetchall(), [("done", 1)])
+
     def test_what_asks_nothing_is_done_at_once(self):
         _, db = self.make(4)
         db.execute("UPDATE notes SET body = iif(id = 2, NULL, x'00') WHERE id IN (2, 3)")

@@ -562,6 +562,20 @@ class EndTest(JobRulesTest):
                 if again is not None:
                     self.assertEqual(self.run_job(db), again)
 
+    def test_what_was_added_meanwhile_is_left_and_told(self):
+        for name in (":memory:", "added.db"):
+            with self.subTest(name=name):
+                db = self.open(name)
+                self.add(db)
+                self.assertEqual(self.run_job(db, options='{"max_total_tokens":1}'), (3, 0, 0))
+                self.assertRegex(harness.value(db, "SELECT status FROM lm_jobs"), "^stopped: max_total_tokens")
+                db.execute("CREATE TRIGGER more AFTER UPDATE ON t WHEN new.id = 2 BEGIN INSERT INTO lm_job_rows(job, id, prompt) VALUES ('j', 9, 'a hen'); END")
+                self.assertEqual(self.run_job(db), (4, 3, 0))
+                self.assertEqual(db.execute("SELECT ended, status FROM lm_jobs").fetchall(),
+                                 [(None, "stopped: rows were added, or set to wait again, while it ran; 1 of 4 rows are left for a later run")])
+                self.assertEqual(self.run_job(db), (4, 4, 0))
+                self.assertEqual(db.execute("SELECT ended IS NOT NULL, status FROM lm_jobs").fetchall(), [(1, "done")])
+
     def test_a_state_that_nobody_knows(self):
         db = self.open()
         self.add(db)
