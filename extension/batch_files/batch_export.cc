@@ -51,14 +51,17 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
         row.number, JobAnswerOf(Generation{.status = spec.status()}, questions_.options().on_error,
                                 questions_.question().Of(row)));
   }
-  if (others.empty()) return true;
-  RETURN_IF_ERROR(job_.store->Transact([&]() -> absl::Status {
-    for (const auto& [number, answer] : others) {
-      RETURN_IF_ERROR(rows_.Complete(number, answer).status());
-    }
-    RETURN_IF_ERROR(job_.store->broken());
-    return job_.store->EndIfOver(/*anew=*/false);
-  }));
+  for (auto next = others.begin(); next != others.end();) {
+    auto other = next;
+    RETURN_IF_ERROR(job_.store->Transact([&]() -> absl::Status {
+      for (other = next; other != others.end() && !job_.store->WantsCommit(); ++other) {
+        RETURN_IF_ERROR(rows_.Complete(other->first, other->second).status());
+      }
+      RETURN_IF_ERROR(job_.store->broken());
+      return job_.store->EndIfOver(/*anew=*/false);
+    }));
+    next = other;
+  }
   return true;
 }
 

@@ -122,7 +122,7 @@ absl::Status BatchImport::Apply(int64_t at, absl::string_view text, Taken* taken
 
 absl::StatusOr<bool> BatchImport::Advance() {
   if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
-  std::vector<std::pair<int64_t, std::string>> lines;  // with their numbers
+  Lines lines;
   bool more = true;
   for (size_t bytes = 0; lines.size() < kLinesEach && bytes < kMostBytesEach;) {
     absl::string_view line;
@@ -131,22 +131,34 @@ absl::StatusOr<bool> BatchImport::Advance() {
     bytes += line.size();
     lines.emplace_back(lines_->number(), line);
   }
+  size_t next = 0;
+  do {
+    RETURN_IF_ERROR(Take(lines, /*last=*/!more, &next));
+  } while (next < lines.size());
+  return more;
+}
+
+absl::Status BatchImport::Take(const Lines& lines, bool last, size_t* next) {
   Taken taken;
+  size_t at = 0;
   RETURN_IF_ERROR(job_.store->Transact([&]() -> absl::Status {
     taken = {};
     RETURN_IF_ERROR(job_.store->CheckThere());
-    for (const auto& [number, line] : lines) {
+    for (at = *next; at < lines.size() && !job_.store->WantsCommit(); ++at) {
+      const auto& [number, line] = lines[at];
       ++taken.counts.lines;
       if (!line.empty()) RETURN_IF_ERROR(Apply(number, line, &taken));
     }
     const bool changed = taken.counts.done + taken.counts.failed > 0;
-    return changed || !more ? job_.store->EndIfOver(/*anew=*/!changed) : absl::OkStatus();
+    const bool ends = last && at == lines.size();
+    return changed || ends ? job_.store->EndIfOver(/*anew=*/!changed) : absl::OkStatus();
   }));
+  *next = at;
   for (const auto& [spec, generation] : taken.answers) questions_.Remember(spec, generation);
   questions_.FlushMemo();
   counts_ += taken.counts;
   for (std::string& refusal : taken.refusals) refusals_.push_back(std::move(refusal));
-  return more;
+  return absl::OkStatus();
 }
 
 }  // namespace lm

@@ -54,7 +54,7 @@ class BatchImport {
   // Begins with a file, in which a line that the import cannot take is not an error of it.
   absl::Status Open(const std::string& path);
   absl::Status Open(std::unique_ptr<RandomAccessFile> file);
-  // Takes some hundred lines in one transaction. False at the file's end.
+  // Takes some hundred lines. False at the file's end.
   absl::StatusOr<bool> Advance();
 
   const ImportCounts& counts() const { return counts_; }
@@ -63,9 +63,13 @@ class BatchImport {
 
  private:
   struct Taken;
+  using Lines = std::vector<std::pair<int64_t, std::string>>;  // with their numbers
 
   // The line of that number.
   absl::Status Apply(int64_t at, absl::string_view text, Taken* taken);
+  // Applies those from *next on in one transaction, or as many as it is to have. `last`: the file
+  // has no others.
+  absl::Status Take(const Lines& lines, bool last, size_t* next);
 
   std::unique_ptr<FoundJob> own_job_;  // null: the caller's
   FoundJob& job_;

@@ -325,12 +325,21 @@ absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
 }
 
 absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others others) {
+  for (bool all = false; !all;) {
+    ASSIGN_OR_RETURN(all, CommitSome(patience, others));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JobRun::CommitSome(std::optional<absl::Duration> patience, Others others) {
+  bool all = true;
   std::vector<std::list<Row>::iterator> taken;
   std::vector<int64_t> written;
   std::vector<JobRow> claimed;
   int64_t failed = 0, last_failed = 0, cached = 0, tokens_out = 0;
   RETURN_IF_ERROR(store_->Transact(
       [&]() -> absl::Status {
+        all = true;
         taken.clear();
         written.clear();
         claimed.clear();
@@ -338,6 +347,8 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
         RETURN_IF_ERROR(store_->CheckThere());
         for (auto row = rows_.begin(); row != rows_.end(); ++row) {
           if (!row->answer.Done()) continue;
+          all = !store_->WantsCommit();
+          if (!all) return absl::OkStatus();
           ASSIGN_OR_RETURN(JobAnswer answer, TakeAnswer(*row));
           // One that has come since rows were last looked at.
           if (!row->settled && TroubleOf(answer.generation.status) != Trouble::kNone) continue;
@@ -381,8 +392,8 @@ absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others other
   tokens_out_ += tokens_out;
   last_commit_ = absl::Now();
   database_->Persevere();
-  if (others == Others::kStay) Submit(std::move(claimed));
-  return absl::OkStatus();
+  if (all && others == Others::kStay) Submit(std::move(claimed));
+  return all;
 }
 
 void JobRun::Submit(std::vector<JobRow> claimed) {

@@ -127,10 +127,13 @@ class JobRun {
   size_t WantedBytes() const;
   // Whether the row is to wait until another has an answer.
   bool IsHeldBack(const Row& row) const;
-  // In one transaction: answers that have come, and new claims, or all others are given back. After
-  // the first, which has only claims, others that hold a lock are waited for with patience.
+  // In one transaction, or several (JobStore::WantsCommit): answers that have come, and new claims,
+  // or all others are given back. After the first, which has only claims, others that hold a lock
+  // are waited for with patience.
   enum class Others { kStay, kGoBack, kGoBackUntried };
   absl::Status Commit(std::optional<absl::Duration> patience, Others others);
+  // One of them; whether it was the last.
+  absl::StatusOr<bool> CommitSome(std::optional<absl::Duration> patience, Others others);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
   void Add(JobRow row, RowTrouble trouble = {});

@@ -77,11 +77,14 @@ class JobStore {
   absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
                                      bool any_model);
 
-  // JobTarget::Transact(), which may run `body` several times.
+  // JobTarget::Transact(), which may run `body` several times, and is to be called again for the
+  // rest of the answers where WantsCommit().
   absl::Status Transact(absl::FunctionRef<absl::Status()> body,
                         std::optional<absl::Duration> patience = std::nullopt) {
     return target_.Transact(body, patience);
   }
+
+  bool WantsCommit() const { return target_.WantsCommit(); }
 
   // NotFound where the job was deleted, or replaced by another, since it was opened, be it by one
   // of the same words whose query was asked anew; FailedPrecondition where its target, system

@@ -8,6 +8,12 @@
 #include "extension/host/given_statement.h"
 
 namespace lm {
+namespace {
+
+// Answers that may be offered once more for each that rolls them back: less than a commit costs.
+constexpr int64_t kMostAgain = 16;
+
+}  // namespace
 
 // Only what changes rows: a job comes with the database file, and is no way to more than that.
 absl::Status JobTarget::Prepare(const std::string& sql) {
@@ -39,6 +45,8 @@ absl::Status JobTarget::Transact(absl::FunctionRef<absl::Status()> body,
     const bool apart = apart_;
     absl::Status done = database_.Transact(
         [&]() -> absl::Status {
+          offered_ = 0;
+          wants_commit_ = false;
           RETURN_IF_ERROR(body());
           // A later answer may have brought the row that an earlier one refers to.
           if (apart_ || !statement_.prepared() || !LeavesKeysBehind()) return absl::OkStatus();
@@ -109,8 +117,10 @@ absl::Status JobTarget::Offer(int64_t number, const JobAnswer& answer, absl::Sta
     *refused = broken_;
     return absl::OkStatus();
   }
+  ++offered_;
   if (const auto known = rolled_back_.find(number); known != rolled_back_.end()) {
     *refused = known->second;
+    wants_commit_ = offered_ >= kMostAgain;
     return absl::OkStatus();
   }
   const int before = sqlite3_total_changes(database_.db());

@@ -36,13 +36,18 @@ class JobTarget {
 
   // JobDatabase::Transact(), and once more where the target has rolled all back, or has left a
   // deferred foreign key behind that finds no row: which answer that was is known by then, and it
-  // is refused. REQUIRES: `body` may run several times.
+  // is refused. REQUIRES: `body` may run several times. One that ends where WantsCommit(), and is
+  // called again for the rest, does less twice.
   absl::Status Transact(absl::FunctionRef<absl::Status()> body,
                         std::optional<absl::Duration> patience = std::nullopt);
 
   // Has the target take the answer of a row of lm_job_rows. `*refused` says why it did not, where
   // that is the row's failure, or the target is broken(). REQUIRES: inside Transact().
   absl::Status Offer(int64_t number, const JobAnswer& answer, absl::Status* refused);
+
+  // Whether what has been done is to be committed before another answer is offered: this one has
+  // rolled back what was done before it, and the next that does would have it done once more.
+  bool WantsCommit() const { return wants_commit_; }
 
   // Why it can take no answer at all, by what it said of the last one: a table or column of it is
   // gone. OK as far as is known.
@@ -66,6 +71,8 @@ class JobTarget {
   int64_t rows_changed_ = 0;  // by it, and by its triggers
   absl::Status broken_;
   std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what it said
+  int64_t offered_ = 0;                          // answers, in this transaction
+  bool wants_commit_ = false;
   bool apart_ = false;                           // each answer's keys are looked at
 };
 

@@ -285,6 +285,19 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(self.lines(db, retry=True), [])
         self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 6)
 
+    def test_many_that_roll_back(self):
+        _, db = self.make(200)
+        db.execute("CREATE TRIGGER no BEFORE UPDATE ON notes WHEN new.id % 4 BEGIN SELECT RAISE(ROLLBACK, 'not this one'); END")
+        lines = [answer_line(line, label) for line in self.lines(db)]
+        self.assertEqual(self.take(db, lines + lines[:40]), ((50, 150 + 30, 10, 0, 0), []))  # a row that has failed takes another answer
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes JOIN lm_job_rows USING (id) WHERE (state = 'done') IS NOT (stored = 1) OR "
+                                           "(state = 'done') IS NOT (id % 4 = 0)"), 0)
+        self.assertEqual(self.lines(db, retry=True), [])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 50)
+        db.execute("DROP TRIGGER no")
+        self.assertEqual(self.lines(db, retry=True), [])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 200)
+
     def test_the_memo_knows_the_answers(self):
         server = self.server()
         _, db = self.make(5, options={"model": "gpt", "max_tokens": 7})

@@ -241,6 +241,31 @@ class StorageTest(JobRulesTest):
                 error = harness.value(db, "SELECT error FROM lm_job_rows WHERE job = ? AND state = 'failed'", table)
                 self.assertRegex(error, "the job's target: (CHECK constraint failed|no twos)")
 
+    def test_many_that_roll_back_cost_no_square_of_them(self):
+        rows = 300
+        for name in (":memory:", "rolls.db"):
+            with self.subTest(name=name):
+                db = self.open(name, script=f"""
+                    DELETE FROM t;
+                    INSERT INTO t(body) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {rows}) SELECT 'a note' FROM n;
+                    CREATE TABLE log(id);
+                    CREATE TABLE out(id, value);
+                    CREATE TRIGGER no BEFORE INSERT ON out WHEN new.id % 3 BEGIN SELECT RAISE(ROLLBACK, 'not this one'); END;""")
+                steps = 0
+
+                def step(*_):
+                    nonlocal steps
+                    steps += 1
+                    return 0
+                self.add(db, target="INSERT INTO out VALUES (:id, :value)")
+                if name == ":memory:":
+                    db.set_progress_handler(step, 100)
+                self.assertEqual(self.run_job(db, options='{"chunk":1000}'), (rows, rows // 3, rows - rows // 3))
+                db.set_progress_handler(None, 0)
+                self.assertLess(steps, 40 * rows)
+                self.assertEqual(db.execute("SELECT id FROM out ORDER BY id").fetchall(), [(i,) for i in range(3, rows + 1, 3)])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE (state = 'done') IS NOT (id % 3 = 0) OR attempts <> 1 OR value IS NULL"), 0)
+
     def test_a_deferred_key_that_finds_no_row_refuses_its_answer_alone(self):
         for name in ("deferred.db", ":memory:"):
             with self.subTest(name=name):
