@@ -18,6 +18,7 @@
 namespace lm {
 namespace {
 
+constexpr char kOptions[] = "the job's options:";
 // How long answers wait for others to be committed with them, and how often a claim is renewed.
 constexpr absl::Duration kCommitInterval = absl::Seconds(1);
 // How often a run that has no rows looks after those of others.
@@ -99,20 +100,23 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::AwaitModel() {
 }
 
 absl::Status JobRun::ReadOptions() {
+  absl::StatusOr<JobOptions> own = ReadJobOptions(store_->job().options);
+  RETURN_IF_ERROR(InWordsOf(kOptions, own.status()));
+  parts_ = own->parts;
+  const absl::StatusOr<GenerationOptions> alone = ReadGenerationOptions(own->of_calls, {}, {});
+  RETURN_IF_ERROR(InWordsOf(kOptions, alone.status()));
   absl::StatusOr<CallOptions> options = [&]() -> absl::StatusOr<CallOptions> {
-    ASSIGN_OR_RETURN(const JobOptions own, ReadJobOptions(store_->job().options));
-    parts_ = own.parts;
     ASSIGN_OR_RETURN(CallOptions read,
-                     ReadCallOptions(own.of_calls, connection_, {.on_error = OnError::kNull}));
+                     ReadCallOptions(own->of_calls, connection_, {.on_error = OnError::kNull}));
     if (parts_ == nullptr) return read;
     RETURN_IF_ERROR(CheckOneAnswer(read.generation));
     read.generation.on_overflow = OnOverflow::kError;
     return read;
   }();
-  if (!options.ok()) {
-    return absl::Status(options.status().code(),
-                        absl::StrCat("the job's options: ", options.status().message()));
-  }
+  // Neither memory nor a model that they do not name is theirs.
+  if (TroubleOf(options.status()) != Trouble::kNone) return options.status();
+  if (!options.ok() && alone->model.empty()) RETURN_IF_ERROR(connection_.Use("").status());
+  RETURN_IF_ERROR(InWordsOf(kOptions, options.status()));
   GenerationOptions& generation = options->generation;
   if (generation.on_error == OnError::kError) max_errors_ = 0;
   // A row for which a budget is not enough has not failed: it waits. So time is looked at here, and

@@ -701,6 +701,16 @@ class EndTest(JobRulesTest):
                             db.execute("SELECT * FROM lm_batch_export('j', '{\"model\":\"m\"}')").fetchall()
                         self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
 
+    def test_a_model_that_is_not_there_is_not_the_options(self):
+        db = self.open()
+        self.add(db)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('model', '/no/such.gguf')")
+        self.refused(db, "^lm_run: '/no/such.gguf'")
+        db.execute("UPDATE lm_jobs SET options = '{\"model\":\"/none/such.gguf\"}'")
+        self.refused(db, "^lm_run: the job's options: .*/none/such.gguf")
+        db.execute("UPDATE lm_jobs SET options = '{\"max_tokens\":-1}'")
+        self.refused(db, "^lm_run: the job's options: max_tokens")
+
     def test_tables_that_another_connection_takes_away(self):
         empty = sqlite3.connect(self.folder / "empty.db", isolation_level=None)
         empty.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
