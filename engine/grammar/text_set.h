@@ -46,6 +46,9 @@ class TextSet {
   absl::StatusOr<TextSet> OfLength(int64_t min, std::optional<int64_t> max) const;
 
   bool empty() const { return accepts_.empty(); }
+  size_t bytes() const {
+    return sizeof(*this) + next_.size() * sizeof(int32_t) + accepts_.size() / 8;
+  }
   bool Contains(absl::string_view text) const;
   // REQUIRES: !empty().
   Fragment Write(TextForm form, AutomatonBuilder* builder) const;

@@ -293,7 +293,7 @@ bool FitsWithManyDigits(const Json& value, const AnswerConstraint& constraint,
   if (few == Canonical(value) || !grammar.Matches(few).value_or(false)) return false;
   const absl::StatusOr<std::unique_ptr<SchemaDocument>> document =
       SchemaDocument::Parse(constraint.text);
-  int64_t work = 0;
+  SchemaWork work;
   return document.ok() && IsValid(**document, {&(*document)->root()}, value, &work).value_or(false);
 }
 

@@ -205,7 +205,7 @@ absl::Status SchemaMerger::ApplyToObjects(Keyword keyword, const std::string& na
     case Keyword::kPatternProperties:
       if (!value.is_object())
         return document_.Error(value, absl::StrCat(name, " must be an object"));
-      work_ += static_cast<int64_t>(value.size());
+      work_.members += static_cast<int64_t>(value.size());
       (keyword == Keyword::kProperties ? object_.properties : object_.patterns) = &value;
       return absl::OkStatus();
     case Keyword::kAdditionalProperties:
@@ -278,7 +278,7 @@ void SchemaMerger::AddValues(const SchemaJson& keyword,
     return;
   }
   const bool had_some = !merged_.values->empty();
-  work_ += static_cast<int64_t>(merged_.values->size() + values.size());
+  work_.members += static_cast<int64_t>(merged_.values->size() + values.size());
   merged_.values = ValuesInBoth(*merged_.values, values);
   if (had_some && merged_.values->empty()) merged_.at.other_values = &keyword;
 }

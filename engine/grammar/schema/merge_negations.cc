@@ -96,8 +96,8 @@ absl::Status SchemaMerger::Negate(const SchemaPart& part, Keyword keyword, const
     case Keyword::kOneOf: {
       // None of them, or two.
       RETURN_IF_ERROR(CheckBranches(name, value));
-      work_ += static_cast<int64_t>(value.size() * value.size());
-      if (work_ > kMaxSchemaWork) {
+      work_.members += static_cast<int64_t>(value.size() * value.size());
+      if (work_.IsTooMuch()) {
         return document_.Error(value, absl::StrCat("too large: the opposite of a oneOf of ",
                                                    value.size(), " branches"));
       }

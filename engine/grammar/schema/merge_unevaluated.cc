@@ -86,7 +86,7 @@ absl::StatusOr<SchemaMerger::Evaluated> SchemaMerger::EvaluatedBy(
     const SchemaJson& schema = *applied[i];
     if (!schema.is_object() || !seen.insert(&schema).second) continue;
     RETURN_IF_ERROR(AddApplied(schema, &applied));
-    work_ += 1 + static_cast<int64_t>(schema.size() + expanded_.size());
+    work_.members += 1 + static_cast<int64_t>(schema.size() + expanded_.size());
     const SchemaJson* items = schema.Find("items");
     const bool items_are_listed = items != nullptr && items->is_array();
     for (const int32_t number : Asking(schema)) {

@@ -24,12 +24,12 @@ uint8_t KindOf(const SchemaJson& value) {
 }
 
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
-                                   int64_t* work) {
+                                   SchemaWork* work) {
   return SchemaMerger(document, work).Merge(conjunction);
 }
 
 absl::StatusOr<MergedSchema> MergeToTellApart(const SchemaDocument& document,
-                                              const Conjunction& conjunction, int64_t* work) {
+                                              const Conjunction& conjunction, SchemaWork* work) {
   SchemaMerger merger(document, work);
   merger.ToTellApart();
   return merger.Merge(conjunction);
@@ -116,7 +116,7 @@ absl::StatusOr<Conjunction> SchemaMerger::TargetsOf(const SchemaPart& part) {
       part.expanded) {
     return Conjunction();
   }
-  work_ += 1 + static_cast<int64_t>(schema.size());
+  work_.members += 1 + static_cast<int64_t>(schema.size());
   if (part.keyword >= 0) return TargetsOfKeyword(part, part.keyword);
   const std::vector<int32_t> asking = Asking(schema);
   // "Not all of these" leads somewhere only if it is of one.
@@ -167,7 +167,7 @@ absl::Status SchemaMerger::AddPart(const SchemaPart& part) {
   if (!schema.is_object() && part.asks == SchemaPart::Asks::kValid) {
     return document_.Error(schema, "a schema must be an object or a boolean");
   }
-  work_ += 1 + static_cast<int64_t>(schema.size());
+  work_.members += 1 + static_cast<int64_t>(schema.size());
   part_ = part;
   array_ = {};
   object_ = {};
@@ -228,9 +228,9 @@ absl::Status SchemaMerger::Conclude() {
     // Whatever else is asked for, each value has it or has not.
     auto& values = *merged_.values;
     std::vector<const SchemaJson*> valid;
-    const int64_t before = work_;
+    const int64_t before = work_.members;
     for (const SchemaJson* value : values) {
-      if (work_ > kMaxSchemaWork && work_ - before > kMaxSchemaWork / 2) {
+      if (work_.IsTooMuch() && work_.members - before > kMaxSchemaWork / 2) {
         return document_.Error(
             *merged_.at.values,
             absl::StrCat("too large: ", values.size(), " values, each checked against ",

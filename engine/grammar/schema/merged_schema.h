@@ -17,6 +17,7 @@
 #include "engine/grammar/number_range.h"
 #include "engine/grammar/schema/schema_document.h"
 #include "engine/grammar/schema/schema_part.h"
+#include "engine/grammar/schema/schema_work.h"
 
 namespace lm {
 
@@ -123,21 +124,17 @@ struct MergedSchema {
   Places at;
 };
 
-// Members of schemas that may be looked at for one grammar: combinations of anyOf within allOf can
-// be exponentially many.
-inline constexpr int64_t kMaxSchemaWork = 2'000'000;
-
 // InvalidArgument with the JSON pointer for a keyword that is not supported, or has a value of the
 // wrong type, and for a schema that refers to itself. *work counts the members looked at; values of
 // enum and branches of a oneOf that lead beyond kMaxSchemaWork are InvalidArgument too.
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
-                                   int64_t* work);
+                                   SchemaWork* work);
 // The same for a branch that is to be told apart from others, as JSON Schema has it: without what
 // unevaluatedProperties and unevaluatedItems ask for, which is another thing in each branch, with
 // the values that fit several branches of a oneOf that is settled, and with kinds that are not
 // written.
 absl::StatusOr<MergedSchema> MergeToTellApart(const SchemaDocument& document,
-                                              const Conjunction& conjunction, int64_t* work);
+                                              const Conjunction& conjunction, SchemaWork* work);
 
 }  // namespace lm
 

@@ -38,7 +38,7 @@ Conjunction SchemaCompiler::ItemOf(const MergedSchema& schema, size_t i) {
   Conjunction conjunction;
   for (const MergedSchema::ArrayPart& part : schema.arrays) {
     const size_t own = part.prefix == nullptr ? 0 : part.prefix->size();
-    work_ += 1;
+    work_.members += 1;
     if (i < own) {
       AddPartTo({&part.prefix->array()[i]}, &conjunction);
     } else if (part.rest && i >= part.before_rest) {

@@ -56,8 +56,8 @@ bool Forbids(const MergedSchema& schema, const std::string& name) {
                      });
 }
 
-bool HaveOtherValues(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
-  *work += static_cast<int64_t>(a.values->size() + b.values->size());
+bool HaveOtherValues(const MergedSchema& a, const MergedSchema& b, SchemaWork* work) {
+  work->members += static_cast<int64_t>(a.values->size() + b.values->size());
   return ValuesInBoth(*a.values, *b.values).empty();
 }
 
@@ -76,7 +76,7 @@ uint8_t KindsOf(const MergedSchema& schema) {
 
 // Whether no value that is written for `a` is valid against `b`, by types, values and ranges alone.
 // An anyOf that is still open only takes more away.
-bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
+bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, SchemaWork* work) {
   if (a.impossible || b.impossible) return true;
   const uint8_t common = WrittenKinds(a) & KindsOf(b);
   if (common == 0) return true;
@@ -87,7 +87,7 @@ bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work
 
 // Whether no object that is written for `a` is valid against `b`.
 absl::StatusOr<bool> NoObjectFits(const SchemaDocument& document, const MergedSchema& a,
-                                  const MergedSchema& b, int64_t* work) {
+                                  const MergedSchema& b, SchemaWork* work) {
   // An open choice may write more, but forbids what is forbidden.
   for (const std::string& name : b.required) {
     if (a.choices.empty() && NeverWrites(document, a, name)) return true;
@@ -105,7 +105,7 @@ absl::StatusOr<bool> NoObjectFits(const SchemaDocument& document, const MergedSc
 
 // Whether no value of `listed` is valid against `other`.
 bool NoneFits(const SchemaDocument& document, const MergedSchema& listed, const MergedSchema& other,
-              int64_t* work) {
+              SchemaWork* work) {
   return std::none_of(listed.values->begin(), listed.values->end(), [&](const SchemaJson* value) {
     return std::all_of(other.parts.begin(), other.parts.end(), [&](const SchemaPart& part) {
       // What cannot be judged may fit.
@@ -127,7 +127,7 @@ Conjunction AskedOfMember(const MergedSchema& schema, const std::string& name) {
 uint8_t WrittenKinds(const MergedSchema& schema) { return KindsOf(schema) & schema.implied_kinds; }
 
 absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
-                               const MergedSchema& b, int64_t* work) {
+                               const MergedSchema& b, SchemaWork* work) {
   if (NeverFitsAtOnce(a, b, work)) return true;
   if (a.values || b.values) return NoneFits(document, a.values ? a : b, a.values ? b : a, work);
   if ((WrittenKinds(a) & b.kinds) != kObject) return false;

@@ -25,7 +25,7 @@ uint8_t WrittenKinds(const MergedSchema& schema);
 // that only a pattern or a range keeps apart is not looked into.) REQUIRES: both are of
 // MergeToTellApart. Errors: as Merge.
 absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
-                               const MergedSchema& b, int64_t* work);
+                               const MergedSchema& b, SchemaWork* work);
 
 }  // namespace lm
 

@@ -71,7 +71,7 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
     ASSIGN_OR_RETURN(const Fragment body, BodyOf(conjunction));
     RETURN_IF_ERROR(builder_.status());
     builder_.Define(rule, body);
-    if (work_ > kMaxSchemaWork) {
+    if (work_.IsTooMuch()) {
       return document_.Error(*conjunction.back().schema,
                              absl::StrCat("too large: too many combinations of allOf, anyOf, oneOf "
                                           "and if: more than ",
@@ -224,14 +224,14 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
     Conjunction conjunction;
     for (const SchemaPart& part : around) AddPartTo(part, &conjunction);
     for (const SchemaPart& part : alternative) AddPartTo(part, &conjunction);
-    work_ += static_cast<int64_t>(conjunction.size());
+    work_.members += static_cast<int64_t>(conjunction.size());
     branches.push_back(std::move(conjunction));
   }
   if (choice.one_of != nullptr) RETURN_IF_ERROR(KeepApart(choice, &branches));
   // Those that nothing can be valid against need no rule, unless to say why.
   std::vector<Fragment> rules;
   for (const Conjunction& branch : branches) {
-    if (work_ > kMaxSchemaWork) break;
+    if (work_.IsTooMuch()) break;
     ASSIGN_OR_RETURN(const MergedSchema merged, Merge(document_, branch, &work_));
     if (!IsNothing(merged)) rules.push_back(builder_.Call(RuleOf(branch)));
   }

@@ -68,7 +68,7 @@ class SchemaCompiler {
   // The strings that it asks for, as they are without quotes and escapes.
   absl::StatusOr<TextSet> StringSet(const MergedSchema& schema);
   // The keys or strings that a pattern, which is at `where`, finds itself in.
-  absl::StatusOr<TextSet> PatternSet(const SchemaJson& where, const std::string& pattern);
+  absl::StatusOr<SharedTextSet> PatternSet(const SchemaJson& where, const std::string& pattern);
   Fragment Boolean(const MergedSchema& schema);
 
   absl::StatusOr<Fragment> Array(const MergedSchema& schema);
@@ -120,8 +120,7 @@ class SchemaCompiler {
   HashMap<RuleId, const SchemaJson*> places_;         // of rules without a name
   std::deque<std::pair<RuleId, Conjunction>> queue_;  // rules without a body
   RuleId any_value_ = -1;
-  HashMap<std::string, TextSet> pattern_sets_;  // by pattern
-  HashMap<std::string, RuleId> string_rules_;   // of StringSets, by what they ask for
+  HashMap<std::string, RuleId> string_rules_;  // of StringSets, by what they ask for
   std::map<std::pair<std::string, std::pair<RuleId, bool>>, RuleId> named_members_;
   // A branch of a oneOf, some values of which may be valid against others of its branches.
   struct Overlap {
@@ -136,7 +135,7 @@ class SchemaCompiler {
   };
   std::vector<Overlap> overlaps_;
   HashMap<const SchemaJson*, size_t> overlap_of_;  // by branch, in overlaps_
-  int64_t work_ = 0;
+  SchemaWork work_;
 };
 
 }  // namespace lm

@@ -19,7 +19,8 @@ namespace lm {
 // For one call of Merge.
 class SchemaMerger {
  public:
-  SchemaMerger(const SchemaDocument& document, int64_t* work) : document_(document), work_(*work) {}
+  SchemaMerger(const SchemaDocument& document, SchemaWork* work)
+      : document_(document), work_(*work) {}
   // See MergeToTellApart.
   void ToTellApart() { is_to_tell_apart_ = true; }
 
@@ -109,7 +110,7 @@ class SchemaMerger {
   void Require(const std::string& name);
 
   const SchemaDocument& document_;
-  int64_t& work_;
+  SchemaWork& work_;
   MergedSchema merged_;
   Conjunction expanded_;
   HashSet<SchemaPart> seen_;

@@ -49,7 +49,7 @@ absl::StatusOr<Conjunction> SchemaCompiler::MemberOf(const MergedSchema& schema,
                                                      const std::string& name) {
   Conjunction conjunction;
   for (size_t i = 0; i < schema.objects.size(); ++i) {
-    work_ += 1;
+    work_.members += 1;
     const MergedSchema::ObjectPart& part = schema.objects[i];
     bool is_known = false;
     if (auto at = index[i].find(name); at != index[i].end()) {
@@ -60,14 +60,14 @@ absl::StatusOr<Conjunction> SchemaCompiler::MemberOf(const MergedSchema& schema,
     for (const SchemaJson* patterns : part.other_patterns) {
       for (const auto& [pattern, value] : patterns->members()) {
         if (is_known) break;
-        ASSIGN_OR_RETURN(const TextSet keys, PatternSet(value, pattern));
-        is_known = keys.Contains(name);
+        ASSIGN_OR_RETURN(const SharedTextSet keys, PatternSet(value, pattern));
+        is_known = keys->Contains(name);
       }
     }
     if (part.patterns != nullptr) {
       for (const auto& [pattern, value] : part.patterns->members()) {
-        ASSIGN_OR_RETURN(const TextSet keys, PatternSet(value, pattern));
-        if (!keys.Contains(name)) continue;
+        ASSIGN_OR_RETURN(const SharedTextSet keys, PatternSet(value, pattern));
+        if (!keys->Contains(name)) continue;
         AddPartTo({&value}, &conjunction);
         is_known = true;
       }
@@ -216,11 +216,11 @@ absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
     if (part.patterns == nullptr) continue;
     for (const auto& [pattern, value] : part.patterns->members()) {
       if (!seen.insert(pattern).second) continue;
-      ASSIGN_OR_RETURN(const TextSet matching, PatternSet(value, pattern));
+      ASSIGN_OR_RETURN(const SharedTextSet matching, PatternSet(value, pattern));
       std::vector<KeyClass> finer;
       for (KeyClass& one : classes) {
-        absl::StatusOr<TextSet> in = one.keys.Intersect(matching);
-        absl::StatusOr<TextSet> out = one.keys.Minus(matching);
+        absl::StatusOr<TextSet> in = one.keys.Intersect(*matching);
+        absl::StatusOr<TextSet> out = one.keys.Minus(*matching);
         if (!in.ok()) return RegexError(value, in.status());
         if (!out.ok()) return RegexError(value, out.status());
         if (!out->empty()) finer.push_back({*std::move(out), one.patterns});

@@ -34,13 +34,13 @@ class Neighbours {
   }
 
   // In order, perhaps with `i` itself.
-  std::vector<size_t> Of(size_t i, int64_t* work) const {
+  std::vector<size_t> Of(size_t i, SchemaWork* work) const {
     if (!branches_[i].values) return all_;
     std::vector<size_t> those = open_;
     for (const SchemaJson* value : *branches_[i].values) {
       const std::vector<size_t>& others = listing_.at(value);
-      *work += static_cast<int64_t>(others.size());
-      if (*work > kMaxSchemaWork) break;
+      work->members += static_cast<int64_t>(others.size());
+      if (work->IsTooMuch()) break;
       if (others.size() > 1) those.insert(those.end(), others.begin(), others.end());
     }
     std::sort(those.begin(), those.end());
@@ -70,7 +70,7 @@ absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
   std::vector<MergedSchema> merged;
   // What is unevaluated in one branch says nothing about whether the other is valid.
   for (const Conjunction& branch : *branches) {
-    if (work_ > kMaxSchemaWork) return too_large();
+    if (work_.IsTooMuch()) return too_large();
     ASSIGN_OR_RETURN(MergedSchema one, MergeToTellApart(document_, branch, &work_));
     merged.push_back(std::move(one));
   }
@@ -81,10 +81,10 @@ absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
     Conjunction apart = (*branches)[i];
     for (const size_t j : neighbours.Of(i, &work_)) {
       if (j == i) continue;
-      if (++work_ > kMaxSchemaWork) return too_large();
+      if (++work_.members > kMaxSchemaWork) return too_large();
       ASSIGN_OR_RETURN(const bool never, NeverFits(document_, merged[i], merged[j], &work_));
       if (never) continue;
-      work_ += static_cast<int64_t>(apart.size());
+      work_.members += static_cast<int64_t>(apart.size());
       AddPartTo({&schemas[j], /*negated=*/true}, &apart);
       overlap.others.push_back(&schemas[j]);
       const uint8_t common = WrittenKinds(merged[i]) & merged[j].kinds;

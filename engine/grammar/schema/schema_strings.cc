@@ -37,43 +37,48 @@ absl::Status SchemaCompiler::RegexError(const SchemaJson& where, const absl::Sta
   return document_.Error(where, absl::StripPrefix(status.message(), "regex: "));
 }
 
-absl::StatusOr<TextSet> SchemaCompiler::PatternSet(const SchemaJson& where,
-                                                   const std::string& pattern) {
-  if (auto known = pattern_sets_.find(pattern); known != pattern_sets_.end()) return known->second;
-  absl::StatusOr<TextSet> set = TextSet::OfPattern(pattern);
+absl::StatusOr<SharedTextSet> SchemaCompiler::PatternSet(const SchemaJson& where,
+                                                         const std::string& pattern) {
+  absl::StatusOr<SharedTextSet> set = work_.texts.OfPattern(pattern);
   if (!set.ok()) return RegexError(where, set.status());
-  pattern_sets_.emplace(pattern, *set);
   return set;
 }
 
 absl::StatusOr<TextSet> SchemaCompiler::StringSet(const MergedSchema& schema) {
   std::optional<TextSet> all;
   const SchemaJson* where = schema.parts.empty() ? &document_.root() : schema.parts.back().schema;
-  auto narrow = [&](absl::StatusOr<TextSet> set, const SchemaJson& at) -> absl::Status {
-    if (set.ok() && all) set = all->Intersect(*set);
+  auto narrow = [&](const absl::StatusOr<SharedTextSet>& set,
+                    const SchemaJson& at) -> absl::Status {
     if (!set.ok()) return RegexError(at, set.status());
-    all = *std::move(set);
+    absl::StatusOr<TextSet> both = all ? all->Intersect(**set) : absl::StatusOr<TextSet>(**set);
+    if (!both.ok()) return RegexError(at, both.status());
+    all = *std::move(both);
     return absl::OkStatus();
   };
   for (const SchemaJson* format : schema.formats) {
-    RETURN_IF_ERROR(narrow(TextSet::OfRegex(FormatRegex(format->string())), *format));
+    RETURN_IF_ERROR(narrow(work_.texts.OfFormat(format->string()), *format));
   }
   for (const SchemaJson* pattern : schema.patterns) {
     RETURN_IF_ERROR(narrow(PatternSet(*pattern, pattern->string()), *pattern));
   }
-  if (!all) RETURN_IF_ERROR(narrow(TextSet::All(), *where));
-  auto take_away = [&](absl::StatusOr<TextSet> set, const SchemaJson& at) -> absl::Status {
-    if (set.ok()) set = all->Minus(*set);
-    if (!set.ok()) return RegexError(at, set.status());
-    all = *std::move(set);
+  if (!all) {
+    ASSIGN_OR_RETURN(all, TextSet::All());
+  }
+  auto take_away = [&](const TextSet& set, const SchemaJson& at) -> absl::Status {
+    absl::StatusOr<TextSet> rest = all->Minus(set);
+    if (!rest.ok()) return RegexError(at, rest.status());
+    all = *std::move(rest);
     return absl::OkStatus();
   };
   for (const SchemaJson* pattern : schema.not_patterns) {
-    RETURN_IF_ERROR(take_away(PatternSet(*pattern, pattern->string()), *pattern));
+    ASSIGN_OR_RETURN(const SharedTextSet set, PatternSet(*pattern, pattern->string()));
+    RETURN_IF_ERROR(take_away(*set, *pattern));
   }
   std::vector<std::string> excluded = ExcludedOf(schema, kString);
   if (!excluded.empty()) {
-    RETURN_IF_ERROR(take_away(TextSet::Of(std::move(excluded)), *where));
+    const absl::StatusOr<TextSet> set = TextSet::Of(std::move(excluded));
+    if (!set.ok()) return RegexError(*where, set.status());
+    RETURN_IF_ERROR(take_away(*set, *where));
   }
   if (schema.min_length == 0 && !schema.max_length) return *std::move(all);
   std::optional<int64_t> max = schema.max_length;

@@ -15,7 +15,6 @@
 #include "engine/grammar/schema/schema_keywords.h"
 #include "engine/grammar/schema/schema_values.h"
 #include "engine/grammar/string_formats.h"
-#include "engine/grammar/text_set.h"
 
 namespace lm {
 namespace {
@@ -30,7 +29,7 @@ size_t CountChars(absl::string_view text) {
 
 class Validator {
  public:
-  Validator(const SchemaDocument& document, int64_t* work) : document_(document), work_(*work) {}
+  Validator(const SchemaDocument& document, SchemaWork* work) : document_(document), work_(*work) {}
 
   absl::StatusOr<bool> Part(const SchemaPart& part, const SchemaJson& value) {
     ASSIGN_OR_RETURN(const bool holds, Positive(part, value));
@@ -70,7 +69,7 @@ class Validator {
     if (++depth_ > kDeepest) {
       return document_.Error(schema, "a schema that refers to itself");
     }
-    work_ += 1 + static_cast<int64_t>(schema.size());
+    work_.members += 1 + static_cast<int64_t>(schema.size());
     bool valid = true;
     const bool only_ref = document_.RefStandsAlone(schema);
     for (const auto& [name, argument] : schema.members()) {
@@ -157,7 +156,7 @@ class Validator {
         if (const ValueSet* values = document_.EnumOf(argument); values != nullptr) {
           return values->contains(&value);
         }
-        work_ += static_cast<int64_t>(argument.size());
+        work_.members += static_cast<int64_t>(argument.size());
         return std::any_of(argument.array().begin(), argument.array().end(),
                            [&](const SchemaJson& one) { return SameValue(one, value); });
       case Keyword::kConst:
@@ -227,11 +226,9 @@ class Validator {
       case Keyword::kPattern:
         return Matches(argument, value);
       case Keyword::kFormat: {
-        const absl::string_view regex =
-            argument.is_string() ? FormatRegex(argument.string()) : absl::string_view();
-        if (regex.empty()) return true;
-        ASSIGN_OR_RETURN(const TextSet texts, TextSet::OfRegex(regex));
-        if (texts.Contains(value)) return true;
+        if (!argument.is_string() || FormatRegex(argument.string()).empty()) return true;
+        ASSIGN_OR_RETURN(const SharedTextSet texts, work_.texts.OfFormat(argument.string()));
+        if (texts->Contains(value)) return true;
         return document_.Error(
             argument, absl::StrCat("whether a value that is spelled out is of the format \"",
                                    argument.string(), "\" is not known"));
@@ -248,11 +245,13 @@ class Validator {
 
   absl::StatusOr<bool> MatchesPattern(const SchemaJson& where, const std::string& pattern,
                                       const std::string& text) {
-    const absl::StatusOr<TextSet> texts = TextSet::OfPattern(pattern);
+    const absl::StatusOr<SharedTextSet> texts = work_.texts.OfPattern(pattern);
+    if (absl::IsCancelled(texts.status())) return texts.status();
     if (!texts.ok()) {
       return document_.Error(where, absl::StripPrefix(texts.status().message(), "regex: "));
     }
-    return texts->Contains(text);
+    work_.members += 1;
+    return (*texts)->Contains(text);
   }
 
   absl::StatusOr<bool> ArrayHolds(const SchemaJson& schema, Keyword keyword,
@@ -293,7 +292,7 @@ class Validator {
       case Keyword::kUniqueItems:
         if (!argument.is_boolean() || !argument.boolean()) return true;
         for (size_t i = 0; i < items.size(); ++i) {
-          work_ += static_cast<int64_t>(i);
+          work_.members += static_cast<int64_t>(i);
           for (size_t j = 0; j < i; ++j) {
             if (SameValue(items[i], items[j])) return false;
           }
@@ -329,7 +328,7 @@ class Validator {
                        Evaluated* evaluated) {
     if (!schema.is_object()) return absl::OkStatus();
     if (++depth_ > kDeepest) return document_.Error(schema, "a schema that refers to itself");
-    work_ += 1 + static_cast<int64_t>(schema.size());
+    work_.members += 1 + static_cast<int64_t>(schema.size());
     const bool only_ref = document_.RefStandsAlone(schema);
     for (const auto& [name, argument] : schema.members()) {
       const KeywordInfo* info = FindKeyword(name);
@@ -548,19 +547,19 @@ class Validator {
   }
 
   const SchemaDocument& document_;
-  int64_t& work_;
+  SchemaWork& work_;
   int depth_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<bool> IsValid(const SchemaDocument& document, const SchemaPart& part,
-                             const SchemaJson& value, int64_t* work) {
+                             const SchemaJson& value, SchemaWork* work) {
   return Validator(document, work).Part(part, value);
 }
 
 absl::StatusOr<bool> IsValidButSettled(const SchemaDocument& document, const SchemaPart& part,
-                                       const SchemaJson& value, int64_t* work) {
+                                       const SchemaJson& value, SchemaWork* work) {
   return Validator(document, work).PartButSettled(part, value);
 }
 

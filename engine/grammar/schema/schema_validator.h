@@ -3,21 +3,20 @@
 #ifndef LM_ENGINE_GRAMMAR_SCHEMA_SCHEMA_VALIDATOR_H_
 #define LM_ENGINE_GRAMMAR_SCHEMA_SCHEMA_VALIDATOR_H_
 
-#include <cstdint>
-
 #include "absl/status/statusor.h"
 #include "engine/grammar/schema/schema_document.h"
 #include "engine/grammar/schema/schema_part.h"
+#include "engine/grammar/schema/schema_work.h"
 
 namespace lm {
 
 // InvalidArgument with the pointer of a keyword that cannot be judged. *work counts what was looked
 // at.
 absl::StatusOr<bool> IsValid(const SchemaDocument& document, const SchemaPart& part,
-                             const SchemaJson& value, int64_t* work);
+                             const SchemaJson& value, SchemaWork* work);
 // Without the choices that the part has settled: their alternatives are beside it.
 absl::StatusOr<bool> IsValidButSettled(const SchemaDocument& document, const SchemaPart& part,
-                                       const SchemaJson& value, int64_t* work);
+                                       const SchemaJson& value, SchemaWork* work);
 
 }  // namespace lm
 

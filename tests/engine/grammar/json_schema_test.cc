@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -534,6 +535,27 @@ TEST(JsonSchemaTest, EnumsMayHaveManyValues) {
   const auto one_of = ValueOrDie(CompileJsonSchema("{\"oneOf\":[" + branches + "]}"));
   EXPECT_TRUE(Accepts(one_of, "9999"));
   EXPECT_FALSE(Accepts(one_of, "10000"));
+}
+
+// A pattern, or a format, is compiled once for all the texts that it is asked about.
+TEST(JsonSchemaTest, ManyValuesMayHaveAPattern) {
+  constexpr int kMany = 5000;
+  std::string names;
+  for (int i = 0; i < 1000; ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ",", "\"v", i, "\":{\"const\":1}");
+  }
+  const std::string pattern = R"("pattern":"^\\p{L}+[0-9]*$")";
+  const std::string schemas[] = {
+      absl::StrCat("{", pattern, ",\"enum\":", ManyValues(kMany), "}"),
+      absl::StrCat("{\"format\":\"uri\",\"enum\":", ManyValues(kMany, "https://a.org/"), "}"),
+      absl::StrCat("{\"propertyNames\":{", pattern, "},\"properties\":{", names, "}}"),
+      absl::StrCat("{\"const\":{", names, R"(},"patternProperties":{"^\\p{L}+[0-9]*$":{}}})"),
+  };
+  for (const std::string& schema : schemas) {
+    const std::clock_t begin = std::clock();
+    EXPECT_TRUE(CompileJsonSchema(schema).ok()) << schema.substr(0, 100);
+    EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC) << schema.substr(0, 100);
+  }
 }
 
 TEST(JsonSchemaTest, ManyValuesAreComparedAsFewAre) {
