@@ -83,6 +83,9 @@ absl::Status SchemaMerger::Apply(const KeywordInfo& info, const std::string& nam
   switch (info.keyword) {
     case Keyword::kUnevaluatedItems:
     case Keyword::kUnevaluatedProperties:
+      if (info.keyword == Keyword::kUnevaluatedProperties) {
+        merged_.unevaluated_properties.push_back(&value);
+      }
       unevaluated_.push_back({part_.schema, &value, info.keyword});
       return absl::OkStatus();
     case Keyword::kType:

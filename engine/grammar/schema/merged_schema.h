@@ -111,6 +111,9 @@ struct MergedSchema {
   std::vector<Contains> contains;
 
   std::vector<ObjectPart> objects;
+  // What unevaluatedProperties ask for. But for MergeToTellApart, it stands in `objects`, too, once
+  // all choices are settled.
+  std::vector<const SchemaJson*> unevaluated_properties;
   std::vector<std::string> required;
   std::vector<std::string> forbidden;
   // Of those required the ones that only the opposite of `properties` asks for.

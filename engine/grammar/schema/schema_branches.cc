@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "engine/base/checkpoint.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
+#include "engine/grammar/schema/schema_keywords.h"
 #include "engine/grammar/schema/schema_validator.h"
 #include "engine/grammar/schema/schema_values.h"
 
 namespace lm {
 namespace {
 
-bool ClosedByFalse(const MergedSchema::ObjectPart& part) {
-  return part.additional != nullptr && part.additional->is_boolean() && !part.additional->boolean();
+bool SaysFalse(const SchemaJson* schema) {
+  return schema != nullptr && schema->is_boolean() && !schema->boolean();
 }
+
+bool ClosedByFalse(const MergedSchema::ObjectPart& part) { return SaysFalse(part.additional); }
 
 bool Requires(const MergedSchema& schema, const std::string& name) {
   return std::find(schema.required.begin(), schema.required.end(), name) != schema.required.end();
@@ -31,18 +37,50 @@ Conjunction PropertyOf(const MergedSchema& schema, const std::string& name) {
   return conjunction;
 }
 
-// Whether the compiler never writes such a member: see SchemaCompiler::PropertiesOf.
+// Whether one of the part's patterns is known to match the name, or is not known.
+bool MayMatch(const MergedSchema::ObjectPart& part, const std::string& name, SchemaWork* work) {
+  if (part.patterns == nullptr) return false;
+  return std::any_of(part.patterns->members().begin(), part.patterns->members().end(),
+                     [&](const Json::Member& member) {
+                       work->members += 1;
+                       const auto names = work->texts.OfPattern(member.first);
+                       return !names.ok() || (*names)->Contains(name);
+                     });
+}
+
+// Some of what is unevaluated may be there.
+bool AllowsUnevaluated(const MergedSchema& schema) {
+  return !std::all_of(schema.unevaluated_properties.begin(), schema.unevaluated_properties.end(),
+                      SaysFalse);
+}
+
+// Whether the compiler never writes such a member: see SchemaCompiler::PropertiesOf. `grows`: more
+// may be asked for.
 bool NeverWrites(const SchemaDocument& document, const MergedSchema& schema,
-                 const std::string& name) {
+                 const std::string& name, bool grows, SchemaWork* work) {
   if (Requires(schema, name) || !PropertyOf(schema, name).empty()) return false;
-  bool has_properties = false, says_additional = false;
+  bool lists = false, is_open = grows || AllowsUnevaluated(schema);
   for (const MergedSchema::ObjectPart& part : schema.objects) {
-    if (ClosedByFalse(part) && part.other_patterns.empty()) return true;
-    if (part.HasPatterns()) return false;
-    has_properties = has_properties || part.properties != nullptr;
-    says_additional = says_additional || part.additional != nullptr;
+    const bool matches = MayMatch(part, name, work);
+    if (ClosedByFalse(part) && !matches) return true;
+    lists = lists || part.properties != nullptr || part.patterns != nullptr;
+    is_open = is_open || matches || part.additional != nullptr;
   }
-  return has_properties && !says_additional && !document.options().additional;
+  const bool is_closed =
+      !schema.unevaluated_properties.empty() || (lists && !document.options().additional);
+  return is_closed && !is_open;
+}
+
+// Whether more may be asked of a member than what `properties` say.
+bool MayAskMore(const MergedSchema& schema, const std::string& name, SchemaWork* work) {
+  return AllowsUnevaluated(schema) ||
+         std::any_of(schema.members.begin(), schema.members.end(),
+                     [&name](const auto& member) { return member.first == name; }) ||
+         std::any_of(schema.objects.begin(), schema.objects.end(),
+                     [&](const MergedSchema::ObjectPart& part) {
+                       return (part.additional != nullptr && !part.Lists(name)) ||
+                              MayMatch(part, name, work);
+                     });
 }
 
 // Whether no object with such a member is valid.
@@ -75,10 +113,11 @@ uint8_t KindsOf(const MergedSchema& schema) {
 }
 
 // Whether no value that is written for `a` is valid against `b`, by types, values and ranges alone.
-// An anyOf that is still open only takes more away.
-bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, SchemaWork* work) {
+// What is asked for besides takes only more away, but for the kinds that keywords imply: so where
+// `grows`, more may be written for `a`.
+bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, bool grows, SchemaWork* work) {
   if (a.impossible || b.impossible) return true;
-  const uint8_t common = WrittenKinds(a) & KindsOf(b);
+  const uint8_t common = (grows ? KindsOf(a) : WrittenKinds(a)) & KindsOf(b);
   if (common == 0) return true;
   if (a.values && b.values) return HaveOtherValues(a, b, work);
   return (common & ~(kInteger | kFraction)) == 0 &&
@@ -87,18 +126,21 @@ bool NeverFitsAtOnce(const MergedSchema& a, const MergedSchema& b, SchemaWork* w
 
 // Whether no object that is written for `a` is valid against `b`.
 absl::StatusOr<bool> NoObjectFits(const SchemaDocument& document, const MergedSchema& a,
-                                  const MergedSchema& b, SchemaWork* work) {
-  // An open choice may write more, but forbids what is forbidden.
+                                  const MergedSchema& b, bool grows, SchemaWork* work) {
+  grows = grows || !a.choices.empty();
   for (const std::string& name : b.required) {
-    if (a.choices.empty() && NeverWrites(document, a, name)) return true;
+    RETURN_IF_ERROR(Checkpoint());
+    if (NeverWrites(document, a, name, grows, work)) return true;
   }
   for (const std::string& name : a.required) {
+    RETURN_IF_ERROR(Checkpoint());
     if (Forbids(b, name)) return true;
     const Conjunction in_a = PropertyOf(a, name), in_b = PropertyOf(b, name);
     if (in_a.empty() || in_b.empty()) continue;
     ASSIGN_OR_RETURN(const MergedSchema value_in_a, MergeToTellApart(document, in_a, work));
     ASSIGN_OR_RETURN(const MergedSchema value_in_b, MergeToTellApart(document, in_b, work));
-    if (NeverFitsAtOnce(value_in_a, value_in_b, work)) return true;
+    const bool value_grows = grows || MayAskMore(a, name, work);
+    if (NeverFitsAtOnce(value_in_a, value_in_b, value_grows, work)) return true;
   }
   return false;
 }
@@ -127,11 +169,37 @@ Conjunction AskedOfMember(const MergedSchema& schema, const std::string& name) {
 uint8_t WrittenKinds(const MergedSchema& schema) { return KindsOf(schema) & schema.implied_kinds; }
 
 absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
-                               const MergedSchema& b, SchemaWork* work) {
-  if (NeverFitsAtOnce(a, b, work)) return true;
+                               const MergedSchema& b, bool grows, SchemaWork* work) {
+  if (NeverFitsAtOnce(a, b, grows, work)) return true;
   if (a.values || b.values) return NoneFits(document, a.values ? a : b, a.values ? b : a, work);
-  if ((WrittenKinds(a) & b.kinds) != kObject) return false;
-  return NoObjectFits(document, a, b, work);
+  if (((grows ? KindsOf(a) : WrittenKinds(a)) & b.kinds) != kObject) return false;
+  return NoObjectFits(document, a, b, grows, work);
+}
+
+bool OppositeBringsMore(const SchemaDocument& document, const SchemaJson& branch,
+                        SchemaWork* work) {
+  std::vector<const SchemaJson*> open = {&branch};
+  HashSet<const SchemaJson*> seen = {&branch};
+  bool brings = false;
+  auto look_at = [&](const SchemaJson& schema) {
+    if (!schema.is_object()) return;
+    work->members += 1 + static_cast<int64_t>(schema.size());
+    for (const auto& [name, value] : schema.members()) {
+      const KeywordInfo* info = FindKeyword(name);
+      if (info == nullptr) continue;
+      brings = brings || info->keyword == Keyword::kNot || info->keyword == Keyword::kOneOf ||
+               info->keyword == Keyword::kThen || info->keyword == Keyword::kDependencies;
+      if (info->keyword != Keyword::kRef || !value.is_string()) continue;
+      const auto target = document.ResolveBy(name, value, value.string());
+      if (target.ok() && seen.insert(*target).second) open.push_back(*target);
+    }
+  };
+  while (!open.empty() && !brings && !work->IsTooMuch()) {
+    const SchemaJson& next = *open.back();
+    open.pop_back();
+    ForEachSchema(next, look_at);
+  }
+  return brings;
 }
 
 }  // namespace lm

@@ -22,10 +22,16 @@ uint8_t WrittenKinds(const MergedSchema& schema);
 // for word. It is where they are of different types, or have other values (const, enum); for
 // objects also where `b` requires what is not written for `a` or `a` what `b` forbids, or where `a`
 // requires a property for which `b` has a value of another type or other values. (An "a" or "b"
-// that only a pattern or a range keeps apart is not looked into.) REQUIRES: both are of
-// MergeToTellApart. Errors: as Merge.
+// that only a pattern or a range keeps apart is not looked into.) `grows`: what is written for `a`
+// is asked for the opposites of other branches, too, which bring more (see OppositeBringsMore).
+// REQUIRES: both are of MergeToTellApart. Errors: as Merge.
 absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
-                               const MergedSchema& b, SchemaWork* work);
+                               const MergedSchema& b, bool grows, SchemaWork* work);
+
+// Whether the opposite of a branch may ask for more than that something does not hold: for kinds
+// of values that were not implied before, or members that were not listed. The opposite of `not`
+// does, and what has conditions.
+bool OppositeBringsMore(const SchemaDocument& document, const SchemaJson& branch, SchemaWork* work);
 
 }  // namespace lm
 

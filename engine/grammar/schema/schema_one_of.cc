@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema/schema_branches.h"
 #include "engine/grammar/schema/schema_compiler.h"
@@ -55,6 +56,30 @@ class Neighbours {
   std::unordered_map<const SchemaJson*, std::vector<size_t>, ValueHash, ValueEqual> listing_;
 };
 
+// Of `others`, the branches against which a value that is written for branch `i` may be valid. Not
+// all of them where that is too much work.
+absl::StatusOr<std::vector<size_t>> Overlapping(const SchemaDocument& document,
+                                                const SchemaJson::Array& schemas,
+                                                const std::vector<MergedSchema>& merged, size_t i,
+                                                std::vector<size_t> others, SchemaWork* work) {
+  std::vector<size_t> overlapping;
+  bool brings_more = false;
+  // What is certain of branch `i` alone may not be where the opposites of some bring more.
+  for (const bool grows : {false, true}) {
+    if (grows && !brings_more) break;
+    std::vector<size_t> apart;
+    for (const size_t j : others) {
+      RETURN_IF_ERROR(Checkpoint());
+      if (++work->members > kMaxSchemaWork) break;
+      ASSIGN_OR_RETURN(const bool never, NeverFits(document, merged[i], merged[j], grows, work));
+      (never ? apart : overlapping).push_back(j);
+      brings_more = brings_more || (!never && OppositeBringsMore(document, schemas[j], work));
+    }
+    others = std::move(apart);
+  }
+  return overlapping;
+}
+
 }  // namespace
 
 absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
@@ -79,11 +104,12 @@ absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
     Overlap overlap;
     overlap.branch = &schemas[i];
     Conjunction apart = (*branches)[i];
-    for (const size_t j : neighbours.Of(i, &work_)) {
-      if (j == i) continue;
-      if (++work_.members > kMaxSchemaWork) return too_large();
-      ASSIGN_OR_RETURN(const bool never, NeverFits(document_, merged[i], merged[j], &work_));
-      if (never) continue;
+    std::vector<size_t> others = neighbours.Of(i, &work_);
+    std::erase(others, i);
+    ASSIGN_OR_RETURN(const std::vector<size_t> overlapping,
+                     Overlapping(document_, schemas, merged, i, std::move(others), &work_));
+    if (work_.IsTooMuch()) return too_large();
+    for (const size_t j : overlapping) {
       work_.members += static_cast<int64_t>(apart.size());
       AddPartTo({&schemas[j], /*negated=*/true}, &apart);
       overlap.others.push_back(&schemas[j]);

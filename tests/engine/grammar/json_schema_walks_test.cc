@@ -269,11 +269,20 @@ TEST(JsonSchemaWalksTest, BranchesOfOneOfGenerateOnlyWhatNoOtherAllows) {
       R"({"anyOf": [{"type": "integer"}, {"properties": {"a": {"type": "string"}}}]})",
       R"({"not": {"type": "string"}, "minimum": 6})",
       R"({"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}})",
+      R"({"properties": {"a": {"minLength": 1}}, "required": ["a"],
+          "anyOf": [{"properties": {"a": {"type": ["string", "integer"]}}}]})",
+      R"({"properties": {"a": {"type": "integer"}}, "required": ["a"],
+          "patternProperties": {"b": {"type": "null"}}, "additionalProperties": false})",
+      R"({"properties": {"a": {}, "b": {"type": "null"}}, "required": ["a", "b"]})",
+      R"({"type": "object", "dependentRequired": {"b": ["a"]}})",
   };
   const auto trie = TrieOf(SomeVocabulary(std::vector<std::string>{"{\"a\":", "{\"b\":", "\"x"}));
   std::mt19937 dice(29);
   int compiled = 0;
-  for (const char* around : {"", R"("type": "object",)", R"("type": ["object", "string"],)"}) {
+  // Names that are few meet in objects that are open.
+  const char* const arounds[] = {"", R"("type": "object",)", R"("type": ["object", "string"],)",
+                                 R"("allOf": [{"propertyNames": {"enum": ["a", "b", "c"]}}],)"};
+  for (const char* around : arounds) {
     for (const char* one : branches) {
       for (const char* other : branches) {
         const std::string text = absl::StrCat("{", around, "\"oneOf\": [", one, ",", other, "]}");

@@ -324,6 +324,78 @@ TEST(SchemaKeywordsTest, NoBranchOfAOneOfWritesWhatAnotherLists) {
   }
 }
 
+// What is written for one is not what its own properties say alone.
+TEST(SchemaKeywordsTest, NoBranchOfAOneOfWritesWhatIsValidAgainstAnother) {
+  const KeywordCase cases[] = {
+      // A choice that is open brings a type to a member that had none.
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"minLength": 1, "maxLength": 1}},
+             "required": ["k"], "anyOf": [{"properties": {"k": {"type": ["string", "integer"]}}}]},
+           {"type": "object", "properties": {"k": {"type": ["integer", "null"]}},
+             "required": ["k"]}]})",
+       {R"({"k":"x"})", R"({"k":null})"},
+       {R"({"k":0})", R"({"k":75})"}},
+      // So do patterns, and what is additional or unevaluated elsewhere.
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"minLength": 1}, "t": {"const": 1}},
+             "required": ["k", "t"], "patternProperties": {"^k": {"type": ["string", "integer"]}}},
+           {"type": "object", "properties": {"k": {"type": "integer"}}, "required": ["k"]}]})",
+       {R"({"k":"x","t":1})", R"({"k":0})"},
+       {R"({"k":0,"t":1})", R"({"k":"x"})"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"minLength": 1}, "t": {"const": 1}},
+             "required": ["k", "t"], "allOf": [{"additionalProperties": {"type": ["string", "integer"]}}]},
+           {"type": "object", "properties": {"k": {"type": "integer"}}, "required": ["k"]}]})",
+       {R"({"k":"x","t":1})", R"({"k":0})"},
+       {R"({"k":0,"t":1})", R"({"k":"x"})"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"minLength": 1}, "t": {"const": 1}},
+             "required": ["k", "t"], "allOf": [{"unevaluatedProperties": {"type": ["string", "integer"]}}]},
+           {"type": "object", "properties": {"k": {"type": "integer"}}, "required": ["k"]}]})",
+       {R"({"k":"x","t":1})", R"({"k":0})"},
+       {R"({"k":0,"t":1})", R"({"k":"x"})"}},
+      // What is unevaluated opens an object.
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"const": 1}}, "required": ["k"],
+             "propertyNames": {"enum": ["k", "y"]},
+             "unevaluatedProperties": {"type": "integer", "minimum": 0, "maximum": 9}},
+           {"type": "object", "properties": {"y": {"type": "integer"}}, "required": ["y"]}]})",
+       {R"({"k":1})", R"({"y":6})"},
+       {R"({"k":1,"y":6})"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"const": 1}}, "required": ["k"],
+             "unevaluatedProperties": false},
+           {"type": "object", "properties": {"y": {"type": "integer"}}, "required": ["y"],
+             "unevaluatedProperties": false}]})",
+       {R"({"k":1})", R"({"y":6})"},
+       {R"({"k":1,"y":6})"}},
+      // A pattern speaks of a name beside what closes the object.
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"type": "integer"}},
+             "required": ["k"], "patternProperties": {"^xa$": {"type": "null"}},
+             "additionalProperties": false},
+           {"type": "object", "properties": {"k": {"minLength": 1}, "xa": {"type": "null"}},
+             "required": ["k", "xa"]}]})",
+       {R"({"k":4})", R"({"k":"a","xa":null})"},
+       {R"({"k":4,"xa":null})"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"a": {}}, "required": ["a"],
+             "patternProperties": {"^x-": {}}, "additionalProperties": false},
+           {"type": "object", "properties": {"b": {}}, "required": ["b"],
+             "patternProperties": {"^x-": {}}, "additionalProperties": false}]})",
+       {R"({"a":4,"x-y":1})", R"({"b":4})"},
+       {R"({"a":4,"b":4})"}},
+      // The opposite of a third branch asks for a member, or brings a type.
+      {R"({"oneOf": [{"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
+           {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]},
+           {"type": "object", "dependentRequired": {"b": ["z"]}}]})",
+       {R"({"a":1,"b":"x"})"},
+       {R"({"a":1})", R"({"a":1,"b":2})"}},
+      {R"({"oneOf": [{"minLength": 1, "not": {"enum": [7, null]}}, {"type": "integer"},
+           {"not": {"type": ["string", "integer"], "minimum": 3}}]})",
+       {"\"x\"", "7", "null"},
+       {"5"}},
+  };
+  for (const KeywordCase& c : cases) {
+    SCOPED_TRACE(c.schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
+    for (const std::string& text : c.accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
+    for (const std::string& text : c.rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+}
+
 TEST(SchemaKeywordsTest, WhatAReferenceLeadsToIsSettledOnce) {
   CheckKeywords({
       {R"x({"$ref": "#/$defs/n", "minimum": 2, "$defs": {"n": {"anyOf": [{"type": "integer"},
