@@ -184,10 +184,15 @@ void SchemaDocument::FindIds() {
     }
   }
   bases_[&root_] = "";
-  // Outer schemas come before inner ones.
-  std::vector<const SchemaJson*> anchored;
-  ForEachSchema(root_, [&](const SchemaJson& schema) {
-    if (!schema.is_object() || RefStandsAlone(schema)) return;
+  // Outer schemas come before inner ones. Under keywords that nobody knows (OpenAPI's `components`)
+  // there may be more, to which a $ref leads: they come last.
+  std::vector<const SchemaJson*> unknown;
+  auto visit = [&](const SchemaJson& schema) {
+    if (!schema.is_object()) return;
+    for (const auto& [name, value] : schema.members()) {
+      if (value.is_structured() && FindKeyword(name) == nullptr) unknown.push_back(&value);
+    }
+    if (RefStandsAlone(schema)) return;
     for (absl::string_view name : {"unevaluatedProperties", "unevaluatedItems"}) {
       const SchemaJson* asked = schema.Find(name);
       const bool is_true = asked != nullptr && asked->is_boolean() && asked->boolean();
@@ -216,7 +221,18 @@ void SchemaDocument::FindIds() {
       if (anchor == nullptr || !anchor->is_string()) continue;
       targets_.try_emplace(absl::StrCat(bases_[BaseOf(schema)], "#", anchor->string()), &schema);
     }
-  });
+  };
+  ForEachSchema(root_, visit);
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    const SchemaJson& value = *unknown[i];
+    if (value.is_object()) {
+      ForEachSchema(value, visit);
+      continue;
+    }
+    for (const SchemaJson& element : value.array()) {
+      if (element.is_structured()) unknown.push_back(&element);
+    }
+  }
 }
 
 const ValueSet* SchemaDocument::EnumOf(const SchemaJson& argument) const {

@@ -435,6 +435,17 @@ TEST(SchemaKeywordsTest, ReferencesWithinTheDocument) {
            "definitions": {"n": {"type": "integer"}}})x",
        {R"({"a":2})"},
        {R"({"a":3})"}},
+      // Under keywords that nobody knows.
+      {R"x({"type": "array", "prefixItems": [{"$ref": "#here"}, {"$ref": "http://x.org/b"}],
+           "components": {"schemas": {"a": {"$anchor": "here", "const": 1},
+           "b": {"$id": "http://x.org/b", "anyOf": [{"$ref": "#c"}],
+                 "more": [{"$anchor": "c", "const": 2}]}}}})x",
+       {"[1,2]"},
+       {"[2]", "[1,1]"}},
+      {R"x({"$ref": "#a", "$defs": {"b": {"$anchor": "a", "const": 1}},
+           "components": {"$anchor": "a", "const": 2}})x",
+       {"1"},
+       {"2"}},
   };
   for (const KeywordCase& c : cases) {
     SCOPED_TRACE(c.schema);

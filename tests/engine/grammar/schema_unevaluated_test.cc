@@ -70,6 +70,15 @@ const std::vector<UnevaluatedCase>& UnevaluatedCases() {
       {R"({"type":"object","properties":{"x":{"$ref":"#"}},"unevaluatedProperties":false})",
        {R"({"x":{"x":{}}})"},
        {R"({"x":{"y":{}}})"}},
+      // Where no keyword has schemas, as in OpenAPI's `components`.
+      {R"x({"$ref":"#/components/schemas/A","components":{"schemas":{
+           "A":{"type":"object","unevaluatedProperties":false,
+                "anyOf":[{"$ref":"#/components/schemas/B"}],
+                "oneOf":[{"properties":{"c":{"const":1}},"required":["c"]},
+                         {"properties":{"d":{"const":1}},"required":["d"]}]},
+           "B":{"properties":{"b":{"const":2}},"required":["b"]}}}})x",
+       {R"({"b":2,"c":1})", R"({"b":2,"d":1})"},
+       {R"({"b":2})", R"({"c":1})", R"({"b":2,"c":1,"d":1})", R"({"b":2,"c":1,"e":1})"}},
       // Values that are spelled out.
       {R"({"enum":[{"a":1},{"b":1},{"a":1,"b":1},[1],7],
            "anyOf":[{"properties":{"a":{}},"required":["a"]},true],"unevaluatedProperties":false})",
