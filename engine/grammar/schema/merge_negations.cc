@@ -53,6 +53,7 @@ bool SchemaMerger::HoldsAlready(const SchemaJson& schema, int32_t number) const 
       return kinds != 0 && (merged_.kinds & ~kinds) == 0;
     }
     case Keyword::kRequired:
+      work_.members += static_cast<int64_t>(value.size());
       return value.is_array() &&
              std::all_of(value.array().begin(), value.array().end(), [this](const SchemaJson& one) {
                return one.is_string() && required_.contains(one.string());
@@ -153,7 +154,7 @@ absl::Status SchemaMerger::Negate(const SchemaPart& part, Keyword keyword, const
       return AddText(name, value, &merged_.not_patterns);
     case Keyword::kFormat: {
       const bool is_annotation = value.is_string() && FormatRegex(value.string()).empty() &&
-                                 !value.string().starts_with("int");
+                                 value.string() != "int32" && value.string() != "int64";
       if (is_annotation) {
         merged_.impossible = true;
         merged_.at.no_schema = &value;

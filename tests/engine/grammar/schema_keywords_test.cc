@@ -77,6 +77,21 @@ TEST(SchemaKeywordsTest, OppositesOfValues) {
   });
 }
 
+// ... of formats that are only annotations leave nothing.
+TEST(SchemaKeywordsTest, OppositesOfFormats) {
+  for (const char* format : {"interval", "integer", "float"}) {
+    const auto grammar = CompileJsonSchema(
+        absl::StrCat(R"({"anyOf": [{"const": 1}, {"not": {"format": ")", format, "\"}}]}"));
+    EXPECT_TRUE(Accepts(ValueOrDie(grammar), "1")) << format;
+    EXPECT_FALSE(Accepts(ValueOrDie(grammar), "2")) << format;
+  }
+  for (const char* format : {"date", "int32", "int64"}) {
+    const auto grammar = CompileJsonSchema(absl::StrCat(R"({"not": {"format": ")", format, "\"}}"));
+    EXPECT_THAT(std::string(grammar.status().message()),
+                testing::HasSubstr("the opposite of a format is not supported"));
+  }
+}
+
 TEST(SchemaKeywordsTest, OppositesOfObjects) {
   CheckKeywords({
       {R"({"type": "object", "not": {"required": ["a"]}})", {"{}", R"({"b":1})"}, {R"({"a":1})"}},
