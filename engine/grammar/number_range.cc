@@ -49,8 +49,7 @@ struct FreeDigits {
 // knows how much of the number is written and whether that is still a prefix of low, of high.
 class MagnitudeWriter {
  public:
-  // Without `high`, up to kMaxWholeDigits or as many digits as low has. Where nothing goes on,
-  // `dead` follows.
+  // Where nothing goes on, `dead` follows.
   MagnitudeWriter(const NumberBound& low, const std::optional<NumberBound>& high,
                   const NumberRange& range, NodeId end, NodeId dead, FreeDigits* free,
                   AutomatonBuilder* builder)
@@ -62,15 +61,19 @@ class MagnitudeWriter {
         free_(*free),
         builder_(*builder) {}
 
-  NodeId Write() {
+  // Without `high`, up to `most_digits`, which are no fewer than low has.
+  NodeId Write(size_t most_digits) {
     const size_t shortest = low_.value.whole.size();
-    const size_t longest =
-        high_ ? high_->value.whole.size() : std::max<size_t>(shortest, kMaxWholeDigits);
-    std::vector<NodeId> ways = {Whole(shortest, 0, {true, high_ && longest == shortest, 0})};
+    const size_t longest = high_ ? high_->value.whole.size() : most_digits;
+    std::vector<NodeId> ways;
+    auto add = [&](NodeId way) {
+      if (way != dead_) ways.push_back(way);
+    };
+    add(Whole(shortest, 0, {true, high_ && longest == shortest, 0}));
     // Between the bounds' lengths no digit is bound.
     const size_t last_free = high_ ? longest - 1 : longest;
-    if (shortest < last_free) ways.push_back(FreeWhole(shortest + 1, last_free, 0, 0));
-    if (high_ && longest > shortest) ways.push_back(Whole(longest, 0, {false, true, 0}));
+    if (shortest < last_free) add(FreeWhole(shortest + 1, last_free, 0, 0));
+    if (high_ && longest > shortest) add(Whole(longest, 0, {false, true, 0}));
     return Fork(ways);
   }
 
@@ -212,10 +215,19 @@ NodeId Magnitudes(NumberBound low, std::optional<NumberBound> high, const Number
                   NodeId end, NodeId dead, FreeDigits* free, AutomatonBuilder* builder) {
   low.value.negative = false;
   if (high) high->value.negative = false;
-  const bool low_is_long = low.value.whole.size() > kMaxWholeDigits;
-  if (high && high->value.whole.size() > kMaxWholeDigits && !low_is_long) high.reset();
   if (high && CompareMagnitudes(low.value, high->value) > 0) return dead;
-  return MagnitudeWriter(low, high, range, end, dead, free, builder).Write();
+  const size_t low_digits = low.value.whole.size();
+  auto write = [&](const std::optional<NumberBound>& top, size_t most_digits) {
+    return MagnitudeWriter(low, top, range, end, dead, free, builder).Write(most_digits);
+  };
+  // Without a bound above that makes a difference, up to kMaxWholeDigits or as many digits as low
+  // has; or one more, where low leaves no number of so many.
+  const bool high_is_far = high && high->value.whole.size() > kMaxWholeDigits;
+  if (high && (!high_is_far || low_digits > kMaxWholeDigits)) return write(high, 0);
+  const NodeId usual = write(std::nullopt, std::max<size_t>(low_digits, kMaxWholeDigits));
+  if (usual != dead) return usual;
+  if (high && high->value.whole.size() <= low_digits + 1) return write(high, 0);
+  return write(std::nullopt, low_digits + 1);
 }
 
 }  // namespace
