@@ -22,6 +22,11 @@ SELECT id, json_type(fields, '$.name'), json_type(fields, '$.born') IN ('integer
 SELECT count(*) FROM (SELECT id, fields ->> 'name' AS name, fields ->> 'born' AS born FROM people);
 --> 2
 
+-- What is null because it is not there counts for neither minProperties nor maxProperties.
+SELECT count(*) FROM json_each(lm_extract('Ada', '{"properties":{"a":{"const":1},"b":{"const":2}},"minProperties":1,"maxProperties":1}'))
+ WHERE type <> 'null';
+--> 1
+
 -- Short: names, or names and what they mean, of fields that are texts.
 SELECT group_concat(field.key || ' ' || (field.type IN ('text', 'null')), ', ')
   FROM json_each(lm_extract('Ada Lovelace, born in London in 1815.', '["name","born"]')) AS field;

@@ -86,8 +86,9 @@ class SchemaCompiler {
   absl::StatusOr<Fragment> Object(const MergedSchema& schema);
   // A named member of an object that is being written.
   struct Property {
-    RuleId rule;  // "name": value
+    RuleId rule;  // "name": value; -1: it may not be there
     bool is_required;
+    RuleId absent = -1;  // "name": null, which is written instead and does not count
   };
   // Of each part of an object, its properties by name.
   using PropertyIndex = std::vector<HashMap<std::string, const SchemaJson*>>;
@@ -111,6 +112,7 @@ class SchemaCompiler {
   RuleId MemberRule(Fragment key, Fragment value, absl::string_view name = "a member");
   // The same rule for the same member, in whatever object.
   RuleId NamedMember(const std::string& name, RuleId value, bool may_be_null);
+  RuleId NullMember(const std::string& name);
 
   const SchemaDocument& document_;
   const bool absent_is_null_;

@@ -43,6 +43,10 @@ RuleId SchemaCompiler::NamedMember(const std::string& name, RuleId value, bool m
   return at->second;
 }
 
+RuleId SchemaCompiler::NullMember(const std::string& name) {
+  return MemberRule(builder_.Literal(JsonString(name)), json_.Null());
+}
+
 // What a member of that name must be valid against; `false` in it where it may not be there.
 absl::StatusOr<Conjunction> SchemaCompiler::MemberOf(const MergedSchema& schema,
                                                      const PropertyIndex& index,
@@ -113,15 +117,15 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   for (const auto& [name, part] : schema.members) {
     if (named.insert(name).second) names.push_back(name);
   }
+  const bool counts = schema.min_properties > 0 || schema.max_properties;
   std::vector<Property> properties;
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(const bool may_be, MayBeNamed(schema, name));
     const bool is_required = required.contains(name);
+    const bool may_be_null = absent_is_null_ && !is_required;
     if (!may_be) {
       if (is_required) *why = Together({schema.at.required});
-      if (absent_is_null_ && !is_required) {
-        properties.push_back({MemberRule(builder_.Literal(JsonString(name)), json_.Null()), true});
-      }
+      if (may_be_null) properties.push_back({-1, false, NullMember(name)});
       continue;
     }
     ASSIGN_OR_RETURN(Conjunction conjunction, MemberOf(schema, index, name));
@@ -136,9 +140,12 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
         *why = Together({schema.at.required, part.schema});
       }
     }
-    const bool may_be_null = absent_is_null_ && !is_required;
-    properties.push_back({NamedMember(name, ValueRule(std::move(conjunction)), may_be_null),
-                          is_required || absent_is_null_});
+    const RuleId value = ValueRule(std::move(conjunction));
+    if (may_be_null && counts) {
+      properties.push_back({NamedMember(name, value, false), false, NullMember(name)});
+    } else {
+      properties.push_back({NamedMember(name, value, may_be_null), is_required || may_be_null});
+    }
   }
   for (const std::string& name : schema.forbidden) {
     if (named.insert(name).second) names.push_back(name);
@@ -300,9 +307,10 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
   const NodeId close = builder_.AddBytes('}', '}', end);
   const int64_t top = max < kNoLimit ? max : std::max<int64_t>(min, 1);
   auto after = [&](int64_t count) { return std::min(count + 1, top); };
-  auto member = [&](int64_t count, RuleId rule, NodeId next) {
+  // Behind `place` properties, all of which are written where the absent ones are null.
+  auto member = [&](size_t place, int64_t count, RuleId rule, NodeId next) {
     const NodeId call = builder_.AddCall(rule, next);
-    if (count == 0) return call;
+    if (count == 0 && (place == 0 || !absent_is_null_)) return call;
     return builder_.AddBytes(',', ',', json_.BehindSeparator(call));
   };
   std::vector<NodeId> places(top + 1);
@@ -311,19 +319,22 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
     std::vector<NodeId> ways;
     places[count] = place;
     if (additional && count < max) {
-      ways.push_back(member(count, *additional, places[after(count)]));
+      ways.push_back(member(properties.size(), count, *additional, places[after(count)]));
     }
     if (count >= min) ways.push_back(close);
     builder_.Connect(place, builder_.AddFork(ways));
   }
   for (size_t i = properties.size(); i-- > 0;) {
+    const auto& [rule, is_required, absent] = properties[i];
     std::vector<NodeId> before(top + 1);
     for (int64_t count = 0; count <= top; ++count) {
       std::vector<NodeId> ways;
-      if (count < max) {
-        ways.push_back(member(count, properties[i].rule, places[after(count)]));
+      if (rule >= 0 && count < max) ways.push_back(member(i, count, rule, places[after(count)]));
+      if (absent >= 0) {
+        ways.push_back(member(i, count, absent, places[count]));
+      } else if (!is_required) {
+        ways.push_back(places[count]);
       }
-      if (!properties[i].is_required) ways.push_back(places[count]);
       before[count] = builder_.AddFork(ways);
     }
     places = std::move(before);

@@ -625,6 +625,27 @@ TEST(JsonSchemaTest, AnExtractionHasEveryProperty) {
                            R"({"a":1,"b":[null],"d":"x"})", R"({"a":1,"b":[{}],"d":"x"})"}) {
     EXPECT_FALSE(Accepts(grammar, text)) << text;
   }
+  // What is null because it is not there does not count.
+  const char* properties = R"({"properties": {"a": {"type": "integer"}, "b": {"type": "integer"},
+                               "c": {"type": "integer"}}, )";
+  const auto few = ValueOrDie(CompileExtractionSchema(
+      absl::StrCat(properties, R"("required": ["b"], "maxProperties": 2})")));
+  for (const char* text :
+       {R"({"a":null,"b":1,"c":null})", R"({"a":1,"b":1,"c":null})", R"({"a":null,"b":1,"c":1})"}) {
+    EXPECT_TRUE(Accepts(few, text)) << text;
+  }
+  for (const char* text :
+       {R"({"a":1,"b":1,"c":1})", R"({"b":1})", R"({"a":null,"b":null,"c":1})"}) {
+    EXPECT_FALSE(Accepts(few, text)) << text;
+  }
+  const auto some =
+      ValueOrDie(CompileExtractionSchema(absl::StrCat(properties, R"("minProperties": 2})")));
+  for (const char* text : {R"({"a":1,"b":null,"c":1})", R"({"a":1,"b":1,"c":1})"}) {
+    EXPECT_TRUE(Accepts(some, text)) << text;
+  }
+  for (const char* text : {R"({"a":null,"b":null,"c":1})", R"({"a":1,"b":1})"}) {
+    EXPECT_FALSE(Accepts(some, text)) << text;
+  }
   // What may not be there is null, too.
   const auto depends = ValueOrDie(CompileExtractionSchema(
       R"({"properties": {"card": {"type": "integer"}, "town": {"type": "string"}},
