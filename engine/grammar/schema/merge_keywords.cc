@@ -407,6 +407,7 @@ absl::Status SchemaMerger::AddRequired(const SchemaJson& keyword, const SchemaJs
       names.is_array() && std::all_of(names.array().begin(), names.array().end(),
                                       [](const SchemaJson& name) { return name.is_string(); });
   if (!valid) return document_.Error(names, "required must be an array of strings");
+  work_.members += static_cast<int64_t>(names.size());
   for (const SchemaJson& name : names.array()) Require(name.string());
   merged_.at.required = &keyword;
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema/schema_merger.h"
 #include "engine/grammar/string_formats.h"
@@ -104,6 +105,7 @@ absl::Status SchemaMerger::Negate(const SchemaPart& part, Keyword keyword, const
       }
       std::vector<Conjunction> alternatives(1);
       for (size_t i = 0; i < value.size(); ++i) {
+        RETURN_IF_ERROR(Checkpoint());
         alternatives[0].push_back({&value.array()[i], true});
         for (size_t j = 0; j < i; ++j) {
           alternatives.push_back({{&value.array()[j]}, {&value.array()[i]}});
@@ -265,6 +267,7 @@ absl::Status SchemaMerger::NegateNames(const SchemaPart& part, const SchemaJson&
       names.is_array() && std::all_of(names.array().begin(), names.array().end(),
                                       [](const SchemaJson& name) { return name.is_string(); });
   if (!valid) return document_.Error(names, "required must be an array of strings");
+  work_.members += static_cast<int64_t>(names.size());
   Keep(kObject);
   merged_.at.required = &names;
   if (names.size() == 0) {

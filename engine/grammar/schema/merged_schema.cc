@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema/schema_merger.h"
 #include "engine/grammar/schema/schema_validator.h"
@@ -42,6 +43,7 @@ bool MergedSchema::ObjectPart::Lists(const std::string& name) const {
 }
 
 absl::StatusOr<MergedSchema> SchemaMerger::Merge(const Conjunction& conjunction) {
+  RETURN_IF_ERROR(Checkpoint());
   for (const SchemaPart& part : conjunction) RETURN_IF_ERROR(Expand(part));
   asks_what_is_unevaluated_ =
       document_.has_unevaluated() &&

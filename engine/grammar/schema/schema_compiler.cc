@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
@@ -81,7 +82,7 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
   RETURN_IF_ERROR(CheckOverlaps());
   absl::StatusOr<Automaton> automaton = std::move(builder_).Build(
       root, [this](RuleId rule) { return document_.PointerOf(*places_.at(rule)); });
-  if (automaton.ok()) return automaton;
+  if (automaton.ok() || absl::IsCancelled(automaton.status())) return automaton;
   return absl::InvalidArgumentError(absl::StrCat("schema: ", automaton.status().message()));
 }
 
@@ -221,6 +222,7 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
     around.erase(around.begin() + static_cast<ptrdiff_t>(choice.part));
   std::vector<Conjunction> branches;
   for (const Conjunction& alternative : choice.alternatives) {
+    RETURN_IF_ERROR(Checkpoint());
     Conjunction conjunction;
     for (const SchemaPart& part : around) AddPartTo(part, &conjunction);
     for (const SchemaPart& part : alternative) AddPartTo(part, &conjunction);
@@ -236,7 +238,10 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
     if (!IsNothing(merged)) rules.push_back(builder_.Call(RuleOf(branch)));
   }
   if (rules.empty()) {
-    for (const Conjunction& branch : branches) rules.push_back(builder_.Call(RuleOf(branch)));
+    for (const Conjunction& branch : branches) {
+      rules.push_back(builder_.Call(RuleOf(branch)));
+      if (work_.IsTooMuch()) break;
+    }
   }
   return builder_.Alternate(rules);
 }

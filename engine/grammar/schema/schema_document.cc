@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
@@ -141,6 +142,7 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(
     document->options_ = options;
     is_within = document->FindPlaces();
   }
+  RETURN_IF_ERROR(Checkpoint());
   if (!is_within) {
     LimitCheck check;
     if (ReadJson(text, &check)) return absl::CancelledError("interrupted");

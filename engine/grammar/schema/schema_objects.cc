@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema/schema_compiler.h"
@@ -120,6 +121,7 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   const bool counts = schema.min_properties > 0 || schema.max_properties;
   std::vector<Property> properties;
   for (const std::string& name : names) {
+    RETURN_IF_ERROR(Checkpoint());
     ASSIGN_OR_RETURN(const bool may_be, MayBeNamed(schema, name));
     const bool is_required = required.contains(name);
     const bool may_be_null = absent_is_null_ && !is_required;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
@@ -62,6 +63,7 @@ class Validator {
   // `expanded` and `settled`: see SchemaPart.
   absl::StatusOr<bool> Schema(const SchemaJson& schema, const SchemaJson& value,
                               bool expanded = false, int32_t settled = 0) {
+    RETURN_IF_ERROR(Checkpoint());
     if (schema.is_boolean()) return schema.boolean();
     if (!schema.is_object()) {
       return document_.Error(schema, "a schema must be an object or a boolean");
@@ -289,15 +291,13 @@ class Validator {
         }
         return static_cast<double>(count) >= least;
       }
-      case Keyword::kUniqueItems:
+      case Keyword::kUniqueItems: {
         if (!argument.is_boolean() || !argument.boolean()) return true;
-        for (size_t i = 0; i < items.size(); ++i) {
-          work_.members += static_cast<int64_t>(i);
-          for (size_t j = 0; j < i; ++j) {
-            if (SameValue(items[i], items[j])) return false;
-          }
-        }
-        return true;
+        work_.members += static_cast<int64_t>(items.size());
+        ValueSet known;
+        return std::all_of(items.begin(), items.end(),
+                           [&known](const SchemaJson& item) { return known.insert(&item).second; });
+      }
       case Keyword::kUnevaluatedItems: {
         Evaluated evaluated;
         RETURN_IF_ERROR(Collect(schema, value, schema, &evaluated));

@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/grammar/schema/schema_document.h"
 #include "tests/engine/grammar/grammar_testing.h"
 
@@ -254,6 +258,42 @@ TEST(JsonSchemaErrorsTest, ABranchOfOneOfThatIsNeverTheOnlyOneIsNamed) {
 
 std::string SchemaErrorOf(const std::string& schema) {
   return std::string(CompileJsonSchema(schema).status().message());
+}
+
+// Somebody who waits no longer is asked for at all times.
+TEST(JsonSchemaErrorsTest, CompilationIsInterrupted) {
+  std::string required, branches, constants, numbers;
+  for (int i = 0; i < 700; ++i) absl::StrAppend(&required, i == 0 ? "" : ",", "\"name", i, "\"");
+  for (int i = 0; i < 20; ++i) {
+    absl::StrAppend(&branches, i == 0 ? "" : ",", R"({"type":"object","required":[)", required,
+                    ",\"b", i, "\"]}");
+  }
+  for (int i = 0; i < 900; ++i)
+    absl::StrAppend(&constants, i == 0 ? "" : ",", "{\"const\":", i, "}");
+  for (int i = 0; i < 20000; ++i) absl::StrAppend(&numbers, i == 0 ? "" : ",", i);
+  const std::string schemas[] = {
+      absl::StrCat("{\"oneOf\":[", branches, "]}"),
+      absl::StrCat(R"({"type":"boolean","not":{"oneOf":[)", constants, "]}}"),
+      absl::StrCat("{\"const\":[", numbers, "],\"uniqueItems\":true}"),
+      absl::StrCat("{\"const\":[", numbers, R"(],"items":{"pattern":"^a"}})"),
+  };
+  for (const std::string& schema : schemas) {
+    SCOPED_TRACE(schema.substr(0, 60));
+    const auto work = [] { return std::clock() * 1000 / CLOCKS_PER_SEC; };  // ms
+    std::clock_t last = work(), longest = 0;
+    bool goes_on = true;
+    const CheckpointScope scope([&] {
+      longest = std::max(longest, work() - last);
+      last = work();
+      return !goes_on;
+    });
+    EXPECT_FALSE(absl::IsCancelled(CompileJsonSchema(schema).status()));
+    EXPECT_LT(std::max(longest, work() - last), 250);
+    goes_on = false;
+    std::this_thread::sleep_for(2 * kCheckpointInterval);
+    EXPECT_TRUE(absl::IsCancelled(CompileJsonSchema(schema).status()));
+  }
+  EXPECT_TRUE(CompileJsonSchema(schemas[2]).ok());
 }
 
 TEST(JsonSchemaErrorsTest, DepthAndSizeHaveLimits) {
