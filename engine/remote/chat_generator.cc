@@ -12,16 +12,17 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/digest.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_request.h"
-#include "engine/remote/fetch.h"
+#include "engine/remote/meet_model.h"
 #include "engine/remote/overflow.h"
 #include "engine/remote/remote_tokens.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/fork_guard.h"
-#include "engine/runtime/trouble.h"
 #include "engine/runtime/vote.h"
 
 namespace lm {
@@ -32,77 +33,34 @@ constexpr size_t kMostTold = 4096;
 constexpr char kUnknownTokens[] =
     "the tokens of a model on the network are not known here, unless its option tokenizer names a "
     "GGUF file, or a directory, that has them";
-constexpr absl::Duration kListTimeout = absl::Seconds(30);
-// For a server that is busy, or loads its model yet: three minutes in all, or as it asks.
-constexpr absl::Duration kShortestWait = absl::Milliseconds(250);
-constexpr absl::Duration kLongestWait = absl::Seconds(30);
-constexpr int kMostWaits = 12;
+// That servers are away is shared by as many rows as would be under way together.
+constexpr absl::Duration kAbsenceLasts = absl::Seconds(1);
+constexpr size_t kRowsOfAbsence = Generator::kMostUnderWay;
 
-// What the server says of the model. *asked_to_wait where it is busy, or loads the model yet.
-absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url,
-                                        const RemoteOptions& options,
-                                        const std::atomic<bool>& cancel,
-                                        std::optional<absl::Duration>* asked_to_wait) {
-  HttpRequest request{.url = absl::StrCat(url, "/models"),
-                      .headers = RemoteHeaders(options),
-                      .timeout = kListTimeout};
-  absl::StatusOr<Fetched> fetched = Fetch(network, request, cancel);
-  if (absl::IsUnavailable(fetched.status())) {
-    return WithTrouble(fetched.status(), Trouble::kOutage);
-  }
-  ASSIGN_OR_RETURN(const Fetched got, std::move(fetched));
-  const int code = got.outcome.code;
-  const std::string& body = got.body;
-  // Some gateways have no list.
-  if (code == 404 && !options.model.empty()) return RemoteModel{.name = options.model};
-  if (code == 429 || code == 503) {
-    *asked_to_wait =
-        std::min(asked_to_wait->value_or(absl::InfiniteDuration()), got.outcome.retry_after);
-  }
-  if (code != 200) {
-    const absl::Status status =
-        RejectionStatus(request.url, code, ErrorText(body), !options.key_env.empty());
-    const bool fails =
-        absl::IsUnavailable(status) && RejectionTrouble(code, body) == Trouble::kNone;
-    if (fails) return WithTrouble(status, Trouble::kServer);
-    // Another server may have one.
-    return absl::IsPermissionDenied(status) ? status : absl::UnavailableError(status.message());
-  }
-  absl::StatusOr<RemoteModel> model = ReadModelList(body, options.model);
-  if (model.ok()) return model;
-  return absl::Status(model.status().code(), absl::StrCat(url, ": ", model.status().message()));
-}
-
-absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& path,
-                                                            const std::string& options_text,
-                                                            const std::atomic<bool>& cancel) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> urls, ParseRemotePath(path));
-  ASSIGN_OR_RETURN(const RemoteOptions options, ParseRemoteOptions(options_text));
-  if (!options.key_env.empty() && std::getenv(options.key_env.c_str()) == nullptr) {
+absl::Status CheckKey(const RemoteOptions& options) {
+  if (options.key_env.empty()) return absl::OkStatus();
+  const char* key = std::getenv(options.key_env.c_str());
+  if (key == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("key_env: there is no environment variable '", options.key_env, "'"));
   }
-  const char* key = options.key_env.empty() ? "" : std::getenv(options.key_env.c_str());
   if (absl::StrContains(key, '\n') || absl::StrContains(key, '\r')) {
     return absl::FailedPreconditionError(absl::StrCat("key_env: the environment variable '",
                                                       options.key_env, "' has more than one line"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& path,
+                                                            const std::string& options_text,
+                                                            Patience patience,
+                                                            const std::atomic<bool>& cancel) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> urls, ParseRemotePath(path));
+  ASSIGN_OR_RETURN(const RemoteOptions options, ParseRemoteOptions(options_text));
+  RETURN_IF_ERROR(CheckKey(options));
   ASSIGN_OR_RETURN(Network * network, Network::Get());
-  absl::StatusOr<RemoteModel> model;
-  absl::Duration pause = kShortestWait;
-  for (int waits = 0;; ++waits) {
-    std::optional<absl::Duration> asked_to_wait;
-    for (const std::string& url : urls) {
-      model = AskForModel(network, url, options, cancel, &asked_to_wait);
-      if (!absl::IsUnavailable(model.status())) break;
-    }
-    const bool again = absl::IsUnavailable(model.status()) && asked_to_wait.has_value();
-    if (!again || waits == kMostWaits) break;
-    SleepUnless(std::max(*asked_to_wait, pause), cancel);
-    if (cancel) return absl::CancelledError("interrupted");
-    pause = std::min(2 * pause, kLongestWait);
-  }
-  const bool is_absent = TroubleOf(model.status()) != Trouble::kNone;
+  absl::StatusOr<RemoteModel> model = MeetModel(network, urls, options, patience, cancel);
+  const bool is_absent = IsAbsence(model.status());
   const absl::Status absence = is_absent ? model.status() : absl::OkStatus();
   if (is_absent) model = RemoteModel{.name = options.model};
   RETURN_IF_ERROR(model.status());
@@ -119,10 +77,30 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
       std::make_shared<RemoteServer>(network, urls, options, *std::move(model)), absence);
 }
 
+// Servers that were looked for in vain.
+struct Absence {
+  std::shared_ptr<Generator> stand_in;
+  absl::Time until;
+  size_t rows_left = 0;
+};
+
 // Those of the process, by path and options.
 struct Registry {
   absl::Mutex mutex;
   HashMap<std::string, std::weak_ptr<RemoteGenerator>> known ABSL_GUARDED_BY(mutex);
+  HashMap<std::string, Absence> absent ABSL_GUARDED_BY(mutex);
+
+  // Null where there is none, be it that it is time to look again.
+  std::shared_ptr<Generator> StandIn(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    const absl::Time now = absl::Now();
+    std::erase_if(absent, [now](const auto& entry) {
+      return now >= entry.second.until || entry.second.rows_left == 0;
+    });
+    const auto found = absent.find(key);
+    if (found == absent.end()) return nullptr;
+    --found->second.rows_left;
+    return found->second.stand_in;
+  }
 };
 
 std::atomic<pid_t> registry_owner{0};
@@ -326,6 +304,7 @@ absl::StatusOr<const Tokenizer*> ChatGenerator::tokenizer() const {
 
 absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string& path,
                                                               const std::string& options,
+                                                              Patience patience,
                                                               std::atomic<bool>& cancel) {
   pid_t owner = 0;
   if (!registry_owner.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
@@ -339,10 +318,18 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
     if (known != registry.known.end()) {
       if (std::shared_ptr<Generator> generator = known->second.lock()) return generator;
     }
+    if (patience == Patience::kOfARow) {
+      if (std::shared_ptr<Generator> stand_in = registry.StandIn(key)) return stand_in;
+    }
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened, OpenServer(path, options, cancel));
-  if (!opened->absence().ok()) return std::shared_ptr<Generator>(std::move(opened));
+  ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened,
+                   OpenServer(path, options, patience, cancel));
   absl::MutexLock lock(&registry.mutex);
+  if (!opened->absence().ok()) {
+    registry.absent[key] = {opened, absl::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
+    return std::shared_ptr<Generator>(std::move(opened));
+  }
+  registry.absent.erase(key);
   std::erase_if(registry.known, [](const auto& entry) { return entry.second.expired(); });
   // Two may have been opened at a time: one is kept.
   std::weak_ptr<RemoteGenerator>& kept = registry.known[key];

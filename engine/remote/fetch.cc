@@ -11,6 +11,7 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 namespace {
@@ -56,8 +57,10 @@ class Waiting : public HttpHandler {
     try {
       fetched_.outcome = outcome;
       if (status_.ok() && !outcome.status.ok()) {
-        status_ =
-            absl::Status(outcome.status.code(), absl::StrCat(url_, ": ", outcome.status.message()));
+        const Trouble trouble = outcome.unreachable ? Trouble::kOutage : Trouble::kNone;
+        status_ = WithTrouble(
+            absl::Status(outcome.status.code(), absl::StrCat(url_, ": ", outcome.status.message())),
+            trouble);
       }
     } catch (...) {
       status_ = OutOfMemory();

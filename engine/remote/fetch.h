@@ -33,7 +33,8 @@ inline constexpr size_t kMostFetchedBytes = 16 << 20;
 // `so_far` has the code and the headers.
 using FetchSink = std::function<absl::Status(const Fetched& so_far, absl::string_view bytes)>;
 
-// Unavailable, naming the URL, where no whole answer came; OutOfRange, naming both lengths, where
+// Unavailable, naming the URL, where no whole answer came, with Trouble::kOutage where there was no
+// connection; OutOfRange, naming both lengths, where
 // more than kMostFetchedBytes came that no sink takes; the sink's error; Cancelled, within a few
 // milliseconds, once `cancel` is set or the thread's scope (checkpoint.h) is interrupted. The sink
 // is not called any more when this returns.

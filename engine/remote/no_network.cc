@@ -16,7 +16,7 @@ absl::Status NoNetwork() {
 bool HasNetwork() { return false; }
 
 absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&,
-                                                              const std::string&,
+                                                              const std::string&, Patience,
                                                               std::atomic<bool>&) {
   return NoNetwork();
 }

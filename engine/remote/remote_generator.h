@@ -41,14 +41,22 @@ class RemoteGenerator : public Generator {
 // Whether this build can ask models elsewhere at all (LM_NETWORK).
 bool HasNetwork();
 
+// How long servers that are away, or fail, are looked for.
+enum class Patience {
+  kOfARow,  // as a row would be sent again (the option `retries`); those that load, for minutes
+  kNone,    // once
+};
+
 // The process's generator for the servers at `path` (remote_options.h) under these options; asks
 // one of them for its models where it is not there yet. ParseRemotePath's and ParseRemoteOptions'
 // errors; FailedPrecondition where this build, or this machine, has no network library, in a forked
 // child, and once exit() has begun; Unavailable where what answers has no list of models; NotFound
 // where it has no such model; Cancelled, soon, once `cancel` is set. Where no server is reached, or
-// it fails, the generator is one that stands in for it: absence() says why.
+// it fails, the generator is one that stands in for it: absence() says why. So it does for who else
+// asks with a row's patience within the next second, for some hundred rows.
 absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string& path,
                                                               const std::string& options,
+                                                              Patience patience,
                                                               std::atomic<bool>& cancel);
 
 // Those that are in use; none in a forked child.

@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
     const absl::StatusOr<Fetched> got = Fetch(network, request, kNever);
     why = got.status();
     if (absl::IsUnavailable(why)) {
-      why = WithTrouble(std::move(why), Trouble::kOutage);
+      if (TroubleOf(why) == Trouble::kNone) why = WithTrouble(std::move(why), Trouble::kServer);
       continue;
     }
     RETURN_IF_ERROR(why);

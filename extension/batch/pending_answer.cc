@@ -133,6 +133,7 @@ const absl::Status& PendingAnswer::over_budget() const {
 bool PendingAnswer::stuck() const { return parts_ != nullptr && parts_->stuck(); }
 
 bool PendingAnswer::NeedsModel() const {
+  if (row_.options != nullptr && !row_.options->generator().absence().ok()) return false;
   if (!submitted_ || parts_ != nullptr) return true;
   if (request_ == nullptr) return asked_ && !answer_.generation.remembered;
   return !request_->WaitFor(absl::ZeroDuration()) || !request_->result().remembered;

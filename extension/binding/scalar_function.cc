@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Call::Model(const std::string& r
     if (found != pinned->end()) return found->second;
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelUse> use, connection_->Use(reference));
-  if (!use->session.generator().absence().ok()) return use;  // the next row looks again
+  if (!use->session.generator().absence().ok()) return use;  // a later row looks again
   if (pinned != nullptr) {
     pinned->emplace(reference, use);
   } else {

@@ -32,15 +32,17 @@ namespace {
 // The source's generator; reading gigabytes takes a while. Cancelled where the statement on
 // the owner's connection, or the loading, is interrupted meanwhile.
 absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
-                                                         const ModelSource& source) {
+                                                         const ModelSource& source,
+                                                         Patience patience) {
   const std::shared_ptr<RunningWork> statement = StatementCall::Work();
   const WaitingFor load(statement.get(), "load");
   const std::shared_ptr<RunningWork> work = RunningWork::Begin(WorkKind::kLoad, owner, source.path);
   const CancelFlagScope flag(&work->cancelled());
   absl::StatusOr<std::shared_ptr<Generator>> generator =
-      RunAside(owner.db, [source](std::atomic<bool>& cancel) {
-        return source.is_remote() ? GetRemoteGenerator(source.path, source.remote_options, cancel)
-                                  : GetGenerator(source.path, source.options, cancel);
+      RunAside(owner.db, [source, patience](std::atomic<bool>& cancel) {
+        return source.is_remote()
+                   ? GetRemoteGenerator(source.path, source.remote_options, patience, cancel)
+                   : GetGenerator(source.path, source.options, cancel);
       });
   if (!absl::IsCancelled(generator.status()) || !work->cancelled()) return generator;
   if (statement != nullptr) statement->CancelWith(*work);
@@ -104,7 +106,8 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
       loaded_.erase(known);
       known = loaded_.end();
     }
-    ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator, LoadGenerator(work_owner(), source));
+    ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator,
+                     LoadGenerator(work_owner(), source, patience_));
     const absl::Status absence = generator->absence();
     // What only counts has no rows that may fail.
     if (only_counts()) RETURN_IF_ERROR(absence);

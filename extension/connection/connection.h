@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/gguf/split_files.h"
+#include "engine/remote/remote_generator.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/session.h"
 #include "extension/connection/example_sets.h"
@@ -67,9 +68,11 @@ class Connection {
 
   // The model called `reference` (see ModelNames::Resolve), loaded if it is not. A file that was
   // replaced since is loaded anew; servers that are away (Generator::absence) are looked for again
-  // by each call. FailedPrecondition in a forked child of the process that opened
-  // the connection.
+  // where the last look is some time, or many calls, ago. FailedPrecondition in a forked child of
+  // the process that opened the connection.
   absl::StatusOr<std::shared_ptr<const ModelUse>> Use(absl::string_view reference);
+  // How long it looks for servers.
+  void set_patience(Patience patience) { patience_ = patience; }
 
   // While it is set, models that Use gives out answer nothing and only take note (lm_explain).
   // A function that does more with answers than to return them must refuse to run then.
@@ -155,6 +158,7 @@ class Connection {
   OptionsCache options_cache_;
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
+  Patience patience_ = Patience::kOfARow;
   FieldCensus* field_census_ = nullptr;
   std::string noted_schema_;
   std::string schema_hint_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
@@ -106,6 +107,9 @@ absl::Status JobRun::ReadOptions() {
   const absl::StatusOr<GenerationOptions> alone = ReadGenerationOptions(own->of_calls, {}, {});
   RETURN_IF_ERROR(InWordsOf(kOptions, alone.status()));
   absl::StatusOr<CallOptions> options = [&]() -> absl::StatusOr<CallOptions> {
+    // Between looks the run reports, and looks whether it is over.
+    connection_.set_patience(Patience::kNone);
+    const absl::Cleanup looked = [this] { connection_.set_patience(Patience::kOfARow); };
     ASSIGN_OR_RETURN(CallOptions read,
                      ReadCallOptions(own->of_calls, connection_, {.on_error = OnError::kNull}));
     if (parts_ == nullptr) return read;

@@ -50,6 +50,24 @@ class Listless(Handler):
         return self.whole(self.server.context, {"error": "no list"}) if self.server.context else super().do_GET()
 
 
+def shy(times, before):
+    """Counts the wishes for its list of models, of which the first ones are for `before`."""
+    class Shy(Handler):
+        def do_GET(self):
+            self.server.events.append("looked")
+            return before(self) if self.server.events.count("looked") <= times else super().do_GET()
+    return Shy
+
+
+def hang_up(handler):
+    handler.close_connection = True
+
+
+def slow_failure(handler):
+    time.sleep(1)
+    handler.whole(500, {"error": "slow"})
+
+
 class RemoteTest(RemoteCase):
     def test_how_much_it_reasons_only_a_model_of_this_machine_is_told(self):
         server = self.server(answer=constrained(lambda body: "yes"), first=[("Yes", -0.105), ("No", -2.303)])
@@ -568,8 +586,8 @@ class RemoteTest(RemoteCase):
         self.fails(db, "SELECT lm_try('x', NULL, '{\"regex\":\"(\"}')", "regex")
         self.fails(db, "SELECT lm_token_count('x')", server.url)
         self.fails(db, "SELECT * FROM lm_explain('SELECT generate(''x'')')", server.url)
-        # Each row looks again.
-        db.create_function("come_back", 0, server.come_back)
+        # A row of a second later looks again.
+        db.create_function("come_back", 0, lambda: (server.come_back(), time.sleep(1.1))[0])
         row = db.execute("SELECT lm_try('a') ->> 'error', come_back(), lm_try('b') ->> 'value', generate('c')").fetchone()
         self.assertIn(server.url, row[0])
         self.assertEqual(row[1:], (None, "re: b", "re: c"))
@@ -589,9 +607,52 @@ class RemoteTest(RemoteCase):
         self.assertIn("HTTP 500", json.loads(harness.value(db, "SELECT lm_try('x')"))["error"])
         for code in (401, 403, 404, 400):
             server.context = code
+            time.sleep(1.1)
             self.fails(self.connect(server.url), "SELECT lm_try('x')", f"HTTP {code}")
         server.context = None
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "re: x")
+
+    def rows(self, path, number, **options):
+        db = self.connect(path, **options)
+        db.execute("CREATE TABLE t(x TEXT, y TEXT)")
+        db.executemany("INSERT INTO t VALUES (?, 'old')", [(f"row {i}",) for i in range(number)])
+        return db
+
+    def test_a_statement_ends_with_its_first_row_where_the_server_is_away(self):
+        server = self.server(handler=shy(1000, slow_failure))
+        db = self.rows(server.url, 50)
+        began = time.monotonic()
+        self.fails(db, "UPDATE t SET y = generate(x)", "HTTP 500: slow")
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertLessEqual(server.events.count("looked"), 2)  # while these last, other looks are due
+
+    def test_a_server_that_comes_back_soon_answers_all_rows(self):
+        server = self.server()
+        server.leave()
+        db = self.rows(server.url, 300)
+        threading.Timer(1, server.come_back).start()
+        db.execute("UPDATE t SET y = generate(x, NULL, '{\"on_error\":\"null\"}')")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE y = 're: ' || x"), 300)
+        self.assertGreater(server.most_at_a_time, 1)
+
+    def test_rows_share_a_look_for_a_server_that_is_away(self):
+        server = self.server(handler=shy(2, lambda handler: handler.whole(500, {"error": "not yet"})))
+        db = self.rows(server.url, 600, retries=0)
+        db.execute("UPDATE t SET y = generate(x, NULL, '{\"on_error\":\"null\"}')")
+        failed = harness.value(db, "SELECT count(*) FROM t WHERE y IS NULL")
+        self.assertGreater(failed, 1)
+        self.assertLessEqual(failed, 2 * 256)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE y = 're: ' || x"), 600 - failed)
+        self.assertEqual(server.events.count("looked"), 3)
+        self.assertGreater(server.most_at_a_time, 1)
+
+    def test_of_several_servers_one_is_away_and_one_has_no_list(self):
+        gone, listless = self.server(), self.server(handler=Listless, context=404)
+        gone.leave()
+        for urls in ([gone.url, listless.url], [listless.url, gone.url]):
+            with self.subTest(urls):
+                row = json.loads(harness.value(self.connect(json.dumps(urls), retries=0), "SELECT lm_try('x')"))
+                self.assertIn(gone.url, row["error"])
 
     def test_a_certificate_that_nobody_vouches_for(self):
         server = self.server()
@@ -1062,6 +1123,23 @@ class JobTroubleTest(RemoteCase):
         server.leave()
         other = self.job(server, options='{"model":"lost"}')
         self.fails(other, "SELECT * FROM lm_run('j')", "the job's options: there is no model named 'lost'")
+
+    def test_a_server_that_loads_its_model_at_first(self):
+        server = self.server()
+        server.loading = 1000
+        db = self.job(server)
+        began = time.monotonic()
+        self.assertRegex(db.execute("SELECT stopped FROM lm_run('j', '{\"max_seconds\":1}')").fetchall()[-1][0], "max_seconds = 1 are over")
+        self.stops(db, "HTTP 503: Loading model", outage_seconds=1)
+        self.assertLess(time.monotonic() - began, 10)
+        server.loading = 2
+        self.ends_well(db)
+
+    def test_a_server_that_hangs_up_at_first(self):
+        server = self.server(handler=shy(1, hang_up))
+        db = self.job(server)
+        # It was reached: what it makes of a second try is seen, as with one that was met.
+        self.assertEqual(self.end(db, outage_seconds=0), (40, 40, 0))
 
     def test_a_server_that_fails_at_every_row(self):
         server = self.server()
