@@ -26,9 +26,10 @@
 // has time enough in any statement. max_seconds (on the clock), max_total_tokens (of prompts and
 // answers) and max_cost (at the model's prices) are budgets of the whole statement: a row for which
 // what is left of them may not be enough cannot be answered either. lm_try has all these failures
-// in its object, whatever on_error says. Options that are wrong and a model that cannot be loaded
-// are mistakes of the statement, not of a row: they are errors in any case. So is
-// sqlite3_interrupt.
+// in its object, whatever on_error says; so it has a model on the network whose servers are away,
+// or fail, be it at the first use. Options that are wrong, a model of this machine that cannot be
+// loaded and one that its servers do not have are mistakes of the statement, not of a row: they are
+// errors in any case. So is sqlite3_interrupt.
 //
 // HOW IT WORKS
 //

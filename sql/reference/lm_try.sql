@@ -1,7 +1,7 @@
 -- lm_try(prompt [, system [, options]])  ->  JSON
 --
 -- As generate(), but a row that fails does not end the statement: the object says why. So it is with rows that a budget does
--- not reach for, max_seconds too, and whatever on_error says.
+-- not reach for, max_seconds too, with those of a model on the network whose servers are away, and whatever on_error says.
 --   value          the answer, or null
 --   error          null, or why there is none
 --   finish         stop (the model ended, or a stop string came), length (max_tokens), context (full), error
