@@ -18,6 +18,7 @@
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_request.h"
+#include "engine/remote/estimated_tokens.h"
 #include "engine/remote/meet_model.h"
 #include "engine/remote/overflow.h"
 #include "engine/remote/remote_tokens.h"

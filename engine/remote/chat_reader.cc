@@ -12,7 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
-#include "engine/remote/remote_tokens.h"
+#include "engine/remote/estimated_tokens.h"
 #include "engine/runtime/answer_text.h"
 
 namespace lm {

@@ -14,9 +14,9 @@
 #include "engine/remote/chat_constraint.h"
 #include "engine/remote/chat_request.h"
 #include "engine/remote/embedding_api.h"
+#include "engine/remote/estimated_tokens.h"
 #include "engine/remote/fetch.h"
 #include "engine/remote/overflow.h"
-#include "engine/remote/remote_tokens.h"
 #include "engine/runtime/generator.h"
 #include "engine/runtime/trouble.h"
 

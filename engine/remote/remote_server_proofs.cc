@@ -6,8 +6,8 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/canary.h"
+#include "engine/remote/estimated_tokens.h"
 #include "engine/remote/remote_server.h"
-#include "engine/remote/remote_tokens.h"
 
 namespace lm {
 namespace {

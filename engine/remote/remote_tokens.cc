@@ -18,7 +18,6 @@
 namespace lm {
 namespace {
 
-constexpr int64_t kBytesOfToken = 4;  // of English, in most vocabularies
 constexpr absl::Duration kTimeout = absl::Seconds(30);
 
 // {"count": 3} or {"tokens": [1, 2, 3]}
@@ -103,21 +102,6 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
                       fails ? Trouble::kServer : said);
   }
   return why;
-}
-
-int64_t GuessTokens(size_t bytes) {
-  return (static_cast<int64_t>(bytes) + kBytesOfToken - 1) / kBytesOfToken;
-}
-
-int64_t PromptTokens(const RequestSpec& spec) {
-  return spec.prompt.empty() ? GuessTokens(spec.text.size())
-                             : static_cast<int64_t>(spec.prompt.size());
-}
-
-int64_t MostTokens(const RequestSpec& spec) {
-  const int64_t prompt = PromptTokens(spec);
-  if (spec.embed.has_value()) return prompt;
-  return prompt + (spec.wants_first_choices ? 1 : spec.options.max_tokens);
 }
 
 }  // namespace lm

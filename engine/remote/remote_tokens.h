@@ -3,7 +3,6 @@
 #ifndef LM_ENGINE_REMOTE_REMOTE_TOKENS_H_
 #define LM_ENGINE_REMOTE_REMOTE_TOKENS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,13 +29,6 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
                                                     const RemoteModel& model,
                                                     const RemoteOptions& options,
                                                     absl::string_view text);
-
-// Where nobody tells: a guess.
-int64_t GuessTokens(size_t bytes);
-// Of a request's prompt: exact where spec.prompt is known, else a guess.
-int64_t PromptTokens(const RequestSpec& spec);
-// What a request may take, as servers count before they have answered it.
-int64_t MostTokens(const RequestSpec& spec);
 
 }  // namespace lm
 

@@ -10,6 +10,7 @@
 #include "engine/remote/chat_constraint.h"
 #include "engine/remote/chat_reader.h"
 #include "engine/remote/chat_request.h"
+#include "engine/remote/estimated_tokens.h"
 #include "engine/runtime/constraint_cache.h"
 #include "extension/connection/call_options.h"
 #include "extension/jobs/job_options.h"
@@ -193,14 +194,20 @@ Generation BatchQuestions::Answer(const BatchLine& line, const RequestSpec& spec
   if (!line.failure.ok()) return {.status = line.failure};
   ChatReader reader(&spec);
   reader.AppendJson(line.answer).IgnoreError();  // Read tells
-  absl::StatusOr<Generation> generation = reader.Read();
-  if (!generation.ok()) {
-    return {.status = absl::FailedPreconditionError(generation.status().message())};
+  absl::StatusOr<Generation> read = reader.Read();
+  Generation generation;
+  if (read.ok()) {
+    generation = *std::move(read);
+  } else {
+    generation.status = absl::FailedPreconditionError(read.status().message());
+    reader.CountTokens(&generation);
   }
-  if (generation->status.ok() && grammar_ != nullptr) {
-    generation->status = ProveAnswer(options_.constraint, *grammar_, met_, &generation->text);
+  // What the server does not tell is estimated, as of any other answer.
+  if (generation.tokens_in == 0) generation.tokens_in = SaturatedTokens(PromptTokens(spec));
+  if (generation.status.ok() && grammar_ != nullptr) {
+    generation.status = ProveAnswer(options_.constraint, *grammar_, met_, &generation.text);
   }
-  return *std::move(generation);
+  return generation;
 }
 
 void BatchQuestions::Remember(const RequestSpec& spec, const Generation& generation) const {

@@ -2,8 +2,8 @@
 --
 -- The answers to what lm_batch_export() wrote, as the Batch API and `vllm run-batch` give them: in any order, in any
 -- number of files, some missing, some twice. Each is held to the job's constraint and must be the answer to what its
--- row asks now; one with a NUL character (U+0000) is a failure of its row. A row of the result for each line that no row
--- can take, and one with the sums.
+-- row asks now; one with a NUL character (U+0000) is a failure of its row. The tokens of one without `usage` are estimated:
+-- four bytes for one. A row of the result for each line that no row can take, and one with the sums.
 --
 -- columns
 --   lines     read so far

@@ -313,6 +313,19 @@ class BatchTest(unittest.TestCase):
         answer = harness.value(db, "SELECT generate(body, 'Which of the two?', '{\"model\":\"gpt\",\"max_tokens\":7}') FROM notes WHERE id = 3")
         self.assertEqual((answer, len(server.requests)), ("asked", 1))
 
+    def test_tokens_that_an_answer_does_not_tell_are_estimated(self):
+        _, db = self.make(3, options={})
+        lines = [json.loads(answer_line(line, lambda body: "a fine day")) for line in self.lines(db)]
+        for line in lines[1:]:
+            del line["response"]["body"]["usage"]
+        lines[2]["response"]["body"]["choices"][0]["finish_reason"] = None  # it is no answer, and paid
+        self.take(db, map(json.dumps, lines))
+        rows = db.execute("SELECT state, tokens_in, tokens_out FROM lm_job_rows ORDER BY number").fetchall()
+        self.assertEqual(rows[0], ("done", 12, 3))
+        self.assertEqual([(state, tokens_out) for state, _, tokens_out in rows[1:]], [("done", 3), ("failed", 3)])
+        messages = len('[{"role":"system","content":"Is it praise or a complaint?"},{"role":"user","content":"note 2 says: it rained all day, and the umbrella was at home"}]')
+        self.assertEqual([tokens_in for _, tokens_in, _ in rows[1:]], [(messages + 3) // 4] * 2)
+
     def submit(self, db, **options):
         return db.execute("SELECT batch, state, lines FROM lm_batch_submit('label', 'gpt', ?)", (json.dumps(options),)).fetchall()
 
