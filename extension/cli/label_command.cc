@@ -208,7 +208,8 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
   Json options = Json::MakeObject();
   options.Add("progress_ms", 250).Add("retry", retry).Add("refresh", refresh);
   RETURN_IF_ERROR(session.Each(
-      "SELECT total, done, failed, rows_per_second, eta_seconds, hint, stopped FROM lm_run(?1, ?2)",
+      "SELECT total, done, failed, rows_per_second, eta_seconds, hint, stopped, seconds FROM "
+      "lm_run(?1, ?2)",
       {name, options.Dump()}, [&](const Session::Values& row) {
         auto number = [&row](size_t i) { return std::strtod(row[i].c_str(), nullptr); };
         progress = {number(0), number(1), number(2), number(3), number(4), row[6]};
@@ -218,6 +219,10 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
         if (const std::string hint = session.NewHints(hints); !hint.empty()) {
           line.Clear();
           Say(hint);
+        }
+        if (progress.total == 0 && row[4].empty()) {  // its rows are not written down before
+          line.Show(absl::StrCat("the model's server has not answered yet, ", Duration(number(7))));
+          return true;
         }
         const double over = progress.done + progress.failed;
         const std::string failed =
@@ -354,7 +359,8 @@ absl::Status RunLabel(const Arguments& arguments) {
     std::printf("%.0f rows of %s.%s: %.0f answered, %.0f failed, %.1f rows/s\n", progress->total,
                 arguments.Get("table").c_str(), arguments.Get("into").c_str(), progress->done,
                 progress->failed, progress->rows_per_second);
-    if (progress->total == 0) std::printf("%s\n", NothingToAsk(arguments).c_str());
+    const bool is_over = progress->stopped.empty();
+    if (progress->total == 0 && is_over) std::printf("%s\n", NothingToAsk(arguments).c_str());
   }
   if (progress->stopped.empty()) SayWhatIsLeft(*session, job);
   return Outcome(*session, job, *progress);

@@ -244,6 +244,28 @@ class CliTest(unittest.TestCase):
             self.assertEqual(result.returncode, int(told["stopped"] is not None))
         self.assertEqual(told["done"], 30)
 
+    def test_label_says_that_it_waits_for_a_server(self):
+        self.needs_network()
+        self.notes(3)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "How?"]
+        with ChatServer() as server:
+            server.loading = 1 << 30
+            result = self.fails(1, "stopped: max_seconds = 1 are over; it is left for a later run", *words, "--model", server.url, "--options", '{"max_seconds":1}')
+            self.assertNotIn("no row has NULL", result.stdout)
+            try:
+                parent, child = pty.openpty()
+            except OSError:  # there are no terminals in a bare root
+                return
+            process = subprocess.Popen([PROGRAM, *map(str, words), "--restart", "--model", server.url], stdin=child, stdout=subprocess.PIPE, stderr=child, text=True)
+            os.close(child)
+            shown = ""
+            while not re.search(r"the model's server has not answered yet, \d+ s", shown):
+                shown += os.read(parent, 4096).decode()
+            self.assertNotIn("0 of 0", shown)
+            server.loading = 0
+            self.assertRegex(process.communicate(timeout=60)[0], "^3 rows of notes.y: 3 answered")
+            os.close(parent)
+
     def test_label_answers_the_rows_that_there_are_when_it_goes_on(self):
         """Without a key VACUUM gives rows other numbers; texts and labels change between two calls."""
         texts = ["to be deleted", *(f"note {i}" for i in range(30)), 7, 2.5, b"no text"]
