@@ -76,8 +76,7 @@ const Json* FindPath(const Json& json, std::initializer_list<absl::string_view> 
 }
 
 absl::Status BadAnswer(absl::string_view what, absl::string_view got) {
-  return absl::UnavailableError(
-      absl::StrCat("the server sent ", what, ": ", Printable(got.substr(0, kShown))));
+  return absl::UnavailableError(absl::StrCat("the server sent ", what, ": ", ShownWords(got)));
 }
 
 // Adds a message's content: a text, null, or parts, of which some are thoughts. False where it is
@@ -195,8 +194,9 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
   if (choices == nullptr || !choices->is_array() || choices->size() == 0) return absl::OkStatus();
   const Json& choice = choices->array()[0];
   const Json* delta = choice.Find("delta");
-  if (delta == nullptr) delta = choice.Find("message");
-  if (delta != nullptr) {
+  if (delta == nullptr || !delta->is_object()) delta = choice.Find("message");
+  if (delta != nullptr && delta->is_object()) {
+    has_message = true;
     const size_t before = text.size() + reasoning.size();
     const Json* content = delta->Find("content");
     if (content != nullptr && !AddContent(*content, &text, &reasoning)) {
@@ -206,6 +206,9 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     const std::string thought = delta->TextAt("reasoning");
     reasoning += thought.empty() ? delta->TextAt("reasoning_content") : thought;
     pieces += text.size() + reasoning.size() > before;
+    refusal += delta->TextAt("refusal");
+  } else if (!has_message && odd.empty()) {
+    odd = choice.Dump();
   }
   const Json* logprobs = FindPath(choice, {"logprobs", "content"});
   if (first.empty() && logprobs != nullptr && logprobs->is_array() && logprobs->size() > 0) {
@@ -230,6 +233,10 @@ std::optional<int64_t> ReadCount(const Json* json) {
   return json->integer();
 }
 
+std::string ShownWords(absl::string_view words) {
+  return Printable(absl::StripAsciiWhitespace(words.substr(0, kShown)));
+}
+
 std::string ErrorText(absl::string_view body) {
   const std::optional<Json> json = Json::Parse(body);
   std::string text;
@@ -242,7 +249,7 @@ std::string ErrorText(absl::string_view body) {
     }
   }
   if (text.empty()) text = std::string(body);
-  return Printable(absl::StripAsciiWhitespace(absl::string_view(text).substr(0, kShown)));
+  return ShownWords(text);
 }
 
 LeftOut WithRefused(LeftOut left_out, int code, absl::string_view words) {

@@ -54,7 +54,10 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
 struct ChatAnswer {
   std::string text;
   std::string reasoning;
+  std::string refusal;             // what the model says instead of an answer
   std::string finish;              // as the server calls it; empty: not yet
+  std::string odd;                 // the first choice without a message, until one has come
+  bool has_message = false;        // be it an empty one
   std::vector<FirstChoice> first;  // of the first token, with its alternatives
   std::optional<int64_t> tokens_in, tokens_cached, tokens_out;
   int64_t pieces = 0;  // that had text, or reasoning
@@ -66,6 +69,8 @@ struct ChatAnswer {
 
 // A number of tokens, as a server gives it; nullopt where that is none.
 std::optional<int64_t> ReadCount(const Json* json);
+// As much of what a server says as an error shows of it.
+std::string ShownWords(absl::string_view words);
 // The server's own words in the body of an error.
 std::string ErrorText(absl::string_view body);
 // Whether the body of a refusal (429) says that money is wanted, and no patience.

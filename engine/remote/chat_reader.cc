@@ -80,6 +80,10 @@ absl::StatusOr<Generation> ChatReader::Read() {
     return absl::UnavailableError(
         absl::StrCat("the server has given the answer up (finish_reason ", answer_.finish, ")"));
   }
+  if (!answer_.has_message && !answer_.odd.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("the server sent a choice without a message: ", ShownWords(answer_.odd)));
+  }
   FinishText();
   Generation generation{.text = text_, .finish = FinishReason::kStop};
   CountTokens(&generation);
@@ -87,6 +91,12 @@ absl::StatusOr<Generation> ChatReader::Read() {
   if (is_cut && !stops_.matched()) generation.finish = FinishReason::kLength;
   if (answer_.finish == "content_filter") {
     generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
+  } else if (!answer_.refusal.empty()) {
+    generation.status = absl::FailedPreconditionError(
+        absl::StrCat("the model refuses to answer: ", ShownWords(answer_.refusal)));
+  } else if (answer_.text.empty() && IsOneOf(answer_.finish, {"tool_calls", "function_call"})) {
+    generation.status = absl::FailedPreconditionError(absl::StrCat(
+        "the model calls a tool and answers nothing (finish_reason ", answer_.finish, ")"));
   } else if (const size_t nul = text_.find('\0'); nul != text_.npos) {
     generation.status = absl::FailedPreconditionError(
         absl::StrCat("the server's answer has a NUL character (U+0000), at byte ", nul,

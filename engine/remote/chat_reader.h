@@ -45,9 +45,9 @@ class ChatReader {
   // (BehindLoneMark) comes too late, and is text.
   const std::string& text() const { return text_; }
 
-  // At the end: text, finish, first choices and numbers of tokens; a refusal of the server's is its
-  // status, and so is a text with U+0000, which prompts and constraints may not have either.
-  // Unavailable where the answer is broken, and another try may help.
+  // At the end: text, finish, first choices and numbers of tokens; a refusal of the model's, or the
+  // server's, is its status, and so is a text with U+0000, which prompts and constraints may not
+  // have either. Unavailable where the answer is broken, and another try may help.
   absl::StatusOr<Generation> Read();
   // Sets the numbers of tokens; those of a prompt are 0 where the server has not told, those of an
   // answer a guess then.

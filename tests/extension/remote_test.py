@@ -333,6 +333,32 @@ class RemoteTest(RemoteCase):
         self.assertEqual(answers(thinking_marks=["<why>", "</why>"]), [said["usual"], "42", "42"])
         self.assertEqual(answers(thinking_marks=[]), list(said.values()))
 
+    def test_a_refusal_is_no_answer(self):
+        said = {"refusal": {"message": {"content": None, "refusal": "I cannot help with that."}, "finish_reason": "stop"},
+                "tool": {"message": {"content": None, "tool_calls": [{"id": "1"}]}, "finish_reason": "tool_calls"},
+                "filter": {"message": {"content": None}, "finish_reason": "content_filter"},
+                "bare": {"text": "hi", "finish_reason": "stop"}, "null": {"delta": None, "message": None, "finish_reason": "stop"},
+                "beside": {"delta": None, "message": {"content": "hi"}, "finish_reason": "stop"}, "empty": {"message": {"content": ""}, "finish_reason": "stop"}}
+        server = self.server(answer=constrained(lambda body: {"code": 200, "choices": [{"index": 0, **said[body["messages"][-1]["content"]]}]}))
+        db = self.connect(server.url, retries=1)
+        schema = '{"schema":{"type":"object","properties":{"word":{"type":"string"}}}}'
+        for prompt, why, asked in (("refusal", "the model refuses to answer: I cannot help with that", 1), ("tool", "the model calls a tool and answers nothing .finish_reason tool_calls", 1),
+                                   ("filter", "content filter", 1), ("bare", 'a choice without a message: .*"text":"hi"', 2), ("null", "a choice without a message", 2)):
+            for options in ("{}", schema):
+                if options != "{}":
+                    harness.value(db, "SELECT lm_try('empty', NULL, ?)", schema)  # no first question is counted
+                before = len(server.requests)
+                self.fails(db, "SELECT generate(?, NULL, ?)", why, prompt, options)
+                self.assertEqual(len(server.requests), before + asked, (prompt, options))
+            self.assertIsNone(harness.value(db, "SELECT generate(?, NULL, '{\"on_error\":\"null\"}')", prompt))
+        self.assertEqual((harness.value(db, "SELECT generate('beside')"), harness.value(db, "SELECT generate('empty')")), ("hi", ""))
+        db.execute("CREATE TABLE t(body TEXT, y TEXT)")
+        db.execute("INSERT INTO t(body) VALUES ('beside'), ('refusal')")
+        self.fails(db, "UPDATE t SET y = generate(body)", "the model refuses to answer")
+        # In a stream it comes piece by piece.
+        pieces = [{"choices": [{"delta": delta}]} for delta in ({"role": "assistant", "content": "", "refusal": None}, {"refusal": "I can"}, {"refusal": "not."})]
+        self.fails(self.connect(self.server(events=pieces).url), "SELECT generate('x')", "refuses to answer: I cannot[.]")
+
     def test_a_nul_is_no_text(self):
         said = ["", "bad\0nul", "<think>\n\0\n</think>\n\nfine"]
         server = self.server(answer=lambda body: said[int(body["messages"][-1]["content"])])
