@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -31,7 +32,8 @@ struct RemoteJob {
   int64_t tokens = 0;    // that it may take
   int64_t prompt_tokens = 0;  // of those, where its server does not tell
   int cuts = 0;
-  int failures = 0;
+  std::set<size_t> shunned = {};  // the servers at which it has failed
+  int failures = 0;               // but the first at a server, while there was another one
   int refusals = 0;       // 429 and 503
   LeftOut left_out = {};  // the server's refusals of it that were heeded
   bool repaired = false;  // a wrong answer was sent back

@@ -213,7 +213,7 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
     return true;
   }
   if (!job->is_canary && !IsProven(*job)) return false;
-  const std::optional<size_t> place = pool_.Choose(job->prefix, now, next);
+  const std::optional<size_t> place = pool_.Choose(job->prefix, job->shunned, now, next);
   if (!place.has_value()) return false;
   --num_queued_;
   const std::shared_ptr<Request> request = job->request;
@@ -402,6 +402,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
 
 void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
   pool_.Failed(call->endpoint, reached, absl::Now());
+  if (SendElsewhere(call)) return;
   if (call->job.failures++ >= options_.retries) {
     if (TroubleOf(why) == Trouble::kNone) why = WithTrouble(std::move(why), Trouble::kServer);
     Conclude(*call, {.status = std::move(why)});
@@ -410,6 +411,15 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
   call->AddSpent();
   const absl::Duration pause = pool_.PauseAfter(call->job.failures);
   SendAgain(std::move(call->job), absl::Now() + pause);
+}
+
+// What a server fails at for the first time is another's, where one works.
+bool RemoteServer::SendElsewhere(RemoteCall* call) {
+  const bool is_first = call->job.shunned.insert(call->endpoint).second;
+  if (!is_first || !pool_.HasOther(call->job.shunned)) return false;
+  call->AddSpent();
+  SendAgain(std::move(call->job), absl::Now());
+  return true;
 }
 
 void RemoteServer::Rejected(RemoteCall* call, int code) {

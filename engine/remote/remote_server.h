@@ -111,6 +111,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void Failed(RemoteCall* call, absl::Status why, bool reached = true);
   void Rejected(RemoteCall* call, int code);
   void SendAgain(RemoteJob job, absl::Time when);
+  bool SendElsewhere(RemoteCall* call);
   bool SendWithout(RemoteCall* call, int code, absl::string_view words);
   bool SendBack(RemoteCall* call, absl::string_view text);
   bool SendShorter(RemoteCall* call, absl::string_view words);

@@ -34,10 +34,28 @@ ServerPool::ServerPool(const std::vector<std::string>& urls, const RemoteOptions
   for (const std::string& url : urls) endpoints_.push_back({.url = url, .limit = most_});
 }
 
-std::optional<size_t> ServerPool::Choose(uint64_t prefix, absl::Time now, absl::Time* next) {
-  const std::optional<size_t> place = Fitting(prefix, now, next);
+std::optional<size_t> ServerPool::Choose(uint64_t prefix, const std::set<size_t>& shunned,
+                                         absl::Time now, absl::Time* next) {
+  const std::optional<size_t> place = Fitting(prefix, shunned, now, next);
   const bool may = place.has_value() && requests_.HasOne(now, next) && tokens_.HasOne(now, next);
   return may ? place : std::nullopt;
+}
+
+// One that has answered may fail now and then.
+bool ServerPool::Works(const Endpoint& endpoint) {
+  return endpoint.failures < (endpoint.answers ? kSeemsDead : 1);
+}
+
+bool ServerPool::HasOther(const std::set<size_t>& shunned) const {
+  for (size_t place = 0; place < size(); ++place) {
+    if (Works(endpoints_[place]) && shunned.count(place) == 0) return true;
+  }
+  return false;
+}
+
+int ServerPool::HopeOf(size_t place, const std::set<size_t>& shunned) const {
+  if (shunned.empty() || !Works(endpoints_[place])) return 0;
+  return shunned.count(place) > 0 ? 1 : 2;
 }
 
 bool ServerPool::HasRoom(absl::Time now, absl::Time* next) {
@@ -57,7 +75,10 @@ bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* nex
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
-std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const {
+std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const std::set<size_t>& shunned,
+                                          absl::Time now, absl::Time* next) const {
+  int most_hope = 0;
+  for (size_t i = 0; i < size(); ++i) most_hope = std::max(most_hope, HopeOf(i, shunned));
   const Endpoint* best = nullptr;
   bool best_warm = false, warming = false;
   const bool is_warm = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& e) {
@@ -70,6 +91,8 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl:
     if (soon) *next = std::min(*next, own->second + kLongestAlone);
     warming = warming || soon;
     if (begins && !soon && is_warm) continue;  // who has it answers, who is slow with it may hang
+    const auto place = static_cast<size_t>(&endpoint - endpoints_.data());
+    if (HopeOf(place, shunned) < most_hope) continue;
     if (!Takes(endpoint, now, next)) continue;
     const bool warm = endpoint.warm.count(prefix) > 0;
     if (best == nullptr || warm > best_warm ||
@@ -108,6 +131,7 @@ void ServerPool::Over(size_t place, uint64_t prefix, int64_t unused) {
 void ServerPool::Answered(size_t place) {
   Endpoint& endpoint = endpoints_[place];
   endpoint.failures = 0;
+  endpoint.answers = true;
   endpoint.limit = std::min(most_, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
   endpoint.refused -= kNewest * endpoint.refused;
 }

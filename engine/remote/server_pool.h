@@ -4,7 +4,8 @@
 // and none for a while. The rows of a system prompt go where its prefix is; the first of them goes
 // alone, so that the prefix is there when the others come, or for a few seconds at most. A server
 // that cannot be reached is left out for a while, and asked by one request at a time until it
-// answers; so is one of several that fails.
+// answers; so is one of several that fails. What has failed at a server waits for another one, as
+// long as one works.
 #ifndef LM_ENGINE_REMOTE_SERVER_POOL_H_
 #define LM_ENGINE_REMOTE_SERVER_POOL_H_
 
@@ -30,10 +31,14 @@ class ServerPool {
   const std::string& url(size_t place) const { return endpoints_[place].url; }
   size_t size() const { return endpoints_.size(); }
 
-  // Who is to have a request whose system prompt has that number (0: none); nullopt where nobody
-  // can now, or no more are to be sent this minute: then *next is not later than when to ask again,
-  // as far as that is known.
-  std::optional<size_t> Choose(uint64_t prefix, absl::Time now, absl::Time* next);
+  // Who is to have a request whose system prompt has that number (0: none), and which has failed at
+  // the servers `shunned`; nullopt where nobody can now, or no more are to be sent this minute:
+  // then *next is not later than when to ask again, as far as that is known.
+  std::optional<size_t> Choose(uint64_t prefix, const std::set<size_t>& shunned, absl::Time now,
+                               absl::Time* next);
+
+  // Whether there is one that works beside those.
+  bool HasOther(const std::set<size_t>& shunned) const;
 
   // Whether anybody can have any request now; else Choose says so of all, and *next is as it says.
   bool HasRoom(absl::Time now, absl::Time* next);
@@ -58,6 +63,7 @@ class ServerPool {
     double limit = 0;  // of requests under way
     int active = 0;
     int failures = 0;    // in a row: no answer of use
+    bool answers = false;  // has given one
     double refused = 0;  // of the last answers the share that was 429 or 503
     absl::Time not_before = absl::InfinitePast();
     absl::Time cut = absl::InfinitePast();        // when the limit was last lowered
@@ -66,7 +72,11 @@ class ServerPool {
   };
 
   static bool Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next);
-  std::optional<size_t> Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const;
+  static bool Works(const Endpoint& endpoint);
+  // The more the better; a request goes where it is highest, or waits.
+  int HopeOf(size_t place, const std::set<size_t>& shunned) const;
+  std::optional<size_t> Fitting(uint64_t prefix, const std::set<size_t>& shunned, absl::Time now,
+                                absl::Time* next) const;
 
   const double most_;  // under way at each
   TokenBucket requests_;

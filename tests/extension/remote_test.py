@@ -149,6 +149,23 @@ class RemoteTest(RemoteCase):
                 # A first wave may be out before the first failure is back; retries go elsewhere.
                 self.assertLess(len(bad.requests), 48)
 
+    def test_a_row_is_not_lost_while_one_server_works(self):
+        dead, failing = self.server(), self.server(faults=["error"])
+        dead.leave()
+        for bad in (dead, failing):
+            good = self.server(delay=0.5, answer=constrained(lambda body: "yes"))
+            with self.subTest(dead=bad is dead):
+                db = self.connect(json.dumps([bad.url, good.url]), concurrency=2, retries=1)
+                rows = db.execute("SELECT value, error FROM lm_each(?)", (json.dumps([f"row {i}" for i in range(9)]),)).fetchall()
+                self.assertEqual(rows, [("yes", None)] * 9)
+                # Nor is the first question of a constraint, while the others are full.
+                busy = threading.Thread(target=lambda: db.execute("SELECT value FROM lm_each(?)", (json.dumps([f"more {i}" for i in range(12)]),)).fetchall())
+                busy.start()
+                time.sleep(0.2)
+                other = self.connect(json.dumps([bad.url, good.url]), concurrency=2, retries=1)
+                self.assertEqual(harness.value(other, "SELECT lm_classify('x', '[\"yes\",\"no\"]')"), "yes")
+                busy.join()
+
     def test_servers_are_asked_again_when_they_want_it(self):
         servers = [self.server(faults=["busy_told"]) for _ in range(2)]
         db = self.connect(json.dumps([server.url for server in servers]))

@@ -15,7 +15,7 @@ int SentWithin(ServerPool* pool, absl::Time from, absl::Time until, int64_t toke
   int sent = 0;
   for (absl::Time now = from; now < until;) {
     absl::Time next = absl::InfiniteFuture();
-    if (const std::optional<size_t> place = pool->Choose(0, now, &next)) {
+    if (const std::optional<size_t> place = pool->Choose(0, {}, now, &next)) {
       pool->Sent(*place, 0, tokens, now);
       pool->Over(*place, 0, unused);
       ++sent;
@@ -55,7 +55,7 @@ TEST(ServerPoolTest, WithoutLimitsNobodyWaits) {
   ServerPool pool({"http://a"}, {});
   absl::Time next = absl::InfiniteFuture();
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(pool.Choose(0, absl::Now(), &next).has_value());
+    ASSERT_TRUE(pool.Choose(0, {}, absl::Now(), &next).has_value());
     pool.Sent(0, 0, 1'000'000, absl::Now());
     pool.Over(0, 0, 0);
   }
@@ -66,16 +66,40 @@ TEST(ServerPoolTest, OneOfSeveralThatFailsRestsOnceForThoseSentTogether) {
   const absl::Time now = absl::Now() + absl::Seconds(10);
   for (int i = 0; i < 16; ++i) pool.Failed(0, /*reached=*/true, now);
   absl::Time next = absl::InfiniteFuture();
-  EXPECT_EQ(pool.Choose(0, now, &next), 1);
+  EXPECT_EQ(pool.Choose(0, {}, now, &next), 1);
   EXPECT_LE(next, now + absl::Milliseconds(100));
-  EXPECT_EQ(pool.Choose(0, next, &next), 0);
+  EXPECT_EQ(pool.Choose(0, {}, next, &next), 0);
   // One that is alone is asked again at once.
   ServerPool alone({"http://a"}, {});
   for (int i = 0; i < 16; ++i) alone.Failed(0, /*reached=*/true, now);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(alone.Choose(0, now, &next), 0);
+    EXPECT_EQ(alone.Choose(0, {}, now, &next), 0);
     alone.Sent(0, 0, 1, now);
   }
+}
+
+// As long as one works: else what a dead server is given again and again would be lost.
+TEST(ServerPoolTest, WhatHasFailedAtAServerWaitsForAnother) {
+  ServerPool pool({"http://dead", "http://b"}, {.concurrency = 1});
+  absl::Time now = absl::Now() + absl::Seconds(10);
+  absl::Time next = absl::InfiniteFuture();
+  pool.Sent(1, 0, 1, now);
+  pool.Failed(0, /*reached=*/false, now);
+  now += absl::Seconds(1);  // the pause is over, and the other one is full
+  EXPECT_EQ(pool.Choose(0, {}, now, &next), 0);
+  EXPECT_EQ(pool.Choose(0, {0}, now, &next), std::nullopt);
+  EXPECT_TRUE(pool.HasOther({0}));
+  pool.Over(1, 0, 0);
+  EXPECT_EQ(pool.Choose(0, {0}, now, &next), 1);
+  // Where it has failed everywhere it is asked of one that works for others, and at last of any.
+  pool.Answered(1);
+  pool.Failed(1, /*reached=*/true, now);
+  EXPECT_EQ(pool.Choose(0, {0, 1}, now, &next), std::nullopt);
+  EXPECT_EQ(pool.Choose(0, {0, 1}, now + absl::Seconds(1), &next), 1);
+  EXPECT_FALSE(pool.HasOther({0, 1}));
+  for (int i = 1; i <= 2; ++i) pool.Failed(1, /*reached=*/true, now + absl::Minutes(i));
+  EXPECT_FALSE(pool.HasOther({0}));
+  EXPECT_EQ(pool.Choose(0, {0, 1}, now + absl::Hours(1), &next), 0);
 }
 
 TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
@@ -120,21 +144,22 @@ TEST(ServerPoolTest, ThePrefixesFirstRowIsAloneForAFewSecondsAtMost) {
   ServerPool pool({"http://hangs", "http://b"}, {});
   const absl::Time begin = absl::Now() + absl::Seconds(10);
   absl::Time next = absl::InfiniteFuture();
-  ASSERT_EQ(pool.Choose(7, begin, &next), 0);
+  ASSERT_EQ(pool.Choose(7, {}, begin, &next), 0);
   pool.Sent(0, 7, 1, begin);
-  EXPECT_EQ(pool.Choose(7, begin + absl::Seconds(1), &next), std::nullopt);
+  EXPECT_EQ(pool.Choose(7, {}, begin + absl::Seconds(1), &next), std::nullopt);
   ASSERT_LE(next, begin + absl::Seconds(10));
-  ASSERT_EQ(pool.Choose(7, next, &next), 1);
+  ASSERT_EQ(pool.Choose(7, {}, next, &next), 1);
   pool.Sent(1, 7, 1, next);
-  EXPECT_EQ(pool.Choose(7, next, &next), std::nullopt);  // now it is to be there
+  EXPECT_EQ(pool.Choose(7, {}, next, &next), std::nullopt);  // now it is to be there
   pool.Begun(1, 7);
   for (int i = 1; i < 16; ++i) {
-    ASSERT_EQ(pool.Choose(7, next, &next), 1);
+    ASSERT_EQ(pool.Choose(7, {}, next, &next), 1);
     pool.Sent(1, 7, 1, next);
   }
-  EXPECT_EQ(pool.Choose(7, next, &next), std::nullopt);  // it is full, and the other one may hang
+  EXPECT_EQ(pool.Choose(7, {}, next, &next),
+            std::nullopt);  // it is full, and the other one may hang
   pool.Over(1, 7, 0);
-  EXPECT_EQ(pool.Choose(7, next, &next), 1);
+  EXPECT_EQ(pool.Choose(7, {}, next, &next), 1);
 }
 
 }  // namespace
