@@ -39,7 +39,7 @@ class ChatReader {
   absl::Status Append(absl::string_view event);
   absl::Status AppendJson(const Json& event);
   // Whether the answer has begun.
-  bool begun() const { return !answer_.text.empty() || !answer_.finish.empty(); }
+  bool begun() const { return answer_.pieces > 0 || !answer_.finish.empty(); }
   // What of the text is certain by now, where somebody looks on while it comes (a constraint's is
   // never, before its end): there the mark that ends a reasoning which the prompt has begun
   // (BehindLoneMark) comes too late, and is text.

@@ -33,6 +33,7 @@ struct RemoteJob {
   int64_t prompt_tokens = 0;  // of those, where its server does not tell
   int cuts = 0;
   std::set<size_t> shunned = {};  // the servers at which it has failed
+  std::set<size_t> doubted = {};  // those of them that may be at fault, as another's answer shows
   int failures = 0;               // but the first at a server, while there was another one
   int refusals = 0;       // 429 and 503
   LeftOut left_out = {};  // the server's refusals of it that were heeded

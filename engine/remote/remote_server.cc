@@ -357,7 +357,7 @@ void RemoteServer::CountTokens(const RemoteCall& call) {
 }
 
 void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
-  if (outcome.status.ok() && outcome.code / 100 == 4) pool_.Heard(call->endpoint);
+  if (outcome.status.ok() && outcome.code == 429) pool_.Heard(call->endpoint);
   if (call->job.request->abandoned()) {
     Conclude(*call, {.status = call->job.request->AbandonedStatus()});
   } else if (call->differs()) {
@@ -382,6 +382,7 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
 
 void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
   if (outcome.code == 429 && SaysUnpaid(call->raw())) {
+    if (AskAnother(call, /*is_servers=*/true)) return;
     absl::Status unpaid = absl::FailedPreconditionError(absl::StrCat(
         pool_.url(call->endpoint), ": HTTP ", outcome.code, ": ", ErrorText(call->raw())));
     Conclude(*call, {.status = WithTrouble(std::move(unpaid), Trouble::kAccount)});
@@ -422,11 +423,28 @@ bool RemoteServer::SendElsewhere(RemoteCall* call) {
   return true;
 }
 
+void RemoteServer::Doubted(RemoteCall* call, bool is_servers) {
+  call->job.doubted.insert(call->endpoint);
+  pool_.Doubted(call->endpoint, is_servers, absl::Now());
+}
+
+// Whether it is the request's fault, or the server's, another one shows; two, where it is likely to
+// be the request's.
+bool RemoteServer::AskAnother(RemoteCall* call, bool is_servers) {
+  const bool was_asked = !call->job.doubted.empty();
+  Doubted(call, is_servers);
+  if ((is_servers || !was_asked) && SendElsewhere(call)) return true;
+  for (size_t place : call->job.doubted) pool_.Heard(place);
+  return false;
+}
+
 void RemoteServer::Rejected(RemoteCall* call, int code) {
   const std::string words = ErrorText(call->raw());
   const bool too_long = SaysTooLong(code, words);
-  if (too_long && SendShorter(call, words)) return;
-  if (SendWithout(call, code, words)) return;
+  const size_t place = call->endpoint;
+  if (too_long && SendShorter(call, words)) return pool_.Heard(place);
+  if (SendWithout(call, code, words)) return pool_.Heard(place);
+  const Trouble trouble = RejectionTrouble(code, call->raw());
   absl::Status status =
       RejectionStatus(pool_.url(call->endpoint), code, words, !options_.key_env.empty());
   if (too_long) {
@@ -434,8 +452,9 @@ void RemoteServer::Rejected(RemoteCall* call, int code) {
   } else if (absl::IsUnavailable(status)) {
     return Failed(call, std::move(status));
   } else {
-    status = WithTrouble(std::move(status), RejectionTrouble(code, call->raw()));
+    status = WithTrouble(std::move(status), trouble);
   }
+  if (AskAnother(call, /*is_servers=*/trouble != Trouble::kNone)) return;
   Conclude(*call, {.status = std::move(status)});
 }
 
@@ -445,22 +464,18 @@ void RemoteServer::Answered(RemoteCall* call) {
     return Failed(call, absl::UnavailableError(absl::StrCat(pool_.url(call->endpoint), ": ",
                                                             generation.status().message())));
   }
-  pool_.Answered(call->endpoint);
   const RequestSpec& spec = call->spec();
-  const AnswerConstraint& constraint = spec.options.constraint;
-  const bool needs_proof = constraint.kind != Kind::kNone && !spec.wants_first_choices;
-  if (!needs_proof || !generation->status.ok()) return Conclude(*call, *std::move(generation));
-  if (call->job.is_canary) {
-    std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
-    if (text.has_value()) generation->text = *std::move(text);
-  } else {
-    absl::Status fits =
-        ProveAnswer(constraint, *call->job.grammar, model_.dialect, &generation->text);
-    if (!fits.ok() && SendBack(call, generation->text)) return;
-    const bool cut = !fits.ok() && generation->finish == FinishReason::kLength;
-    generation->status =
-        cut ? absl::FailedPreconditionError(absl::StrCat("cut at max_tokens: ", fits.message()))
-            : std::move(fits);
+  const bool needs_proof = spec.options.constraint.kind != Kind::kNone && !spec.wants_first_choices;
+  if (needs_proof && generation->status.ok()) {
+    const bool holds =
+        call->job.is_canary ? HoldsCanary(call, &*generation) : HoldsProof(call, &*generation);
+    if (!holds) return;
+  }
+  pool_.Answered(call->endpoint);
+  const std::set<size_t>& doubted = call->job.doubted;
+  // Who refused what another one answers is at fault.
+  if (generation->status.ok() && doubted.count(call->endpoint) == 0) {
+    for (size_t place : doubted) pool_.Failed(place, /*reached=*/true, absl::Now());
   }
   Conclude(*call, *std::move(generation));
 }

@@ -2,8 +2,9 @@
 //
 // 429 and 503 are no row's failure: the row waits as long as the server asks for, else longer each
 // time; but not where it is paid no more. What fails on the way is sent again. Which server is
-// asked ServerPool says. A member of the body that a server refuses, and answers can do without, is
-// left out from then on.
+// asked ServerPool says. What one of several refuses, or answers against its constraint, is asked
+// of another one. A member of the body that a server refuses, and answers can do without, is left
+// out from then on.
 //
 // A prompt that a server finds too long is cut as on_overflow says, and sent again.
 //
@@ -107,11 +108,15 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void CountTokens(const RemoteCall& call);
   void Settle(RemoteCall* call, const HttpOutcome& outcome);
   void Answered(RemoteCall* call);
+  void Doubted(RemoteCall* call, bool is_servers);
+  bool HoldsCanary(RemoteCall* call, Generation* generation);
+  bool HoldsProof(RemoteCall* call, Generation* generation);
   void Refused(RemoteCall* call, const HttpOutcome& outcome);
   void Failed(RemoteCall* call, absl::Status why, bool reached = true);
   void Rejected(RemoteCall* call, int code);
   void SendAgain(RemoteJob job, absl::Time when);
   bool SendElsewhere(RemoteCall* call);
+  bool AskAnother(RemoteCall* call, bool is_servers);
   bool SendWithout(RemoteCall* call, int code, absl::string_view words);
   bool SendBack(RemoteCall* call, absl::string_view text);
   bool SendShorter(RemoteCall* call, absl::string_view words);

@@ -6,6 +6,7 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/canary.h"
+#include "engine/remote/chat_constraint.h"
 #include "engine/remote/estimated_tokens.h"
 #include "engine/remote/remote_server.h"
 
@@ -85,6 +86,32 @@ void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& gene
                !spec.wants_first_choices && !job.is_canary;
       },
       [&why](const RemoteJob&) { return why; });
+}
+
+// The rest of Answered of a first question, and of what is to fit. False: it is asked once more.
+bool RemoteServer::HoldsCanary(RemoteCall* call, Generation* generation) {
+  const AnswerConstraint& constraint = call->spec().options.constraint;
+  std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
+  if (text.has_value()) generation->text = *std::move(text);
+  return generation->text == CanaryAnswer(constraint.kind) ||
+         !AskAnother(call, /*is_servers=*/true);
+}
+
+bool RemoteServer::HoldsProof(RemoteCall* call, Generation* generation) {
+  const AnswerConstraint& constraint = call->spec().options.constraint;
+  absl::Status fits =
+      ProveAnswer(constraint, *call->job.grammar, model_.dialect, &generation->text);
+  if (fits.ok()) return true;
+  const bool cut = generation->finish == FinishReason::kLength;
+  if (!cut) {
+    Doubted(call, /*is_servers=*/false);
+    call->job.shunned.insert(call->endpoint);
+  }
+  if (SendBack(call, generation->text)) return false;
+  generation->status =
+      cut ? absl::FailedPreconditionError(absl::StrCat("cut at max_tokens: ", fits.message()))
+          : std::move(fits);
+  return true;
 }
 
 }  // namespace lm

@@ -69,9 +69,8 @@ bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* nex
     *next = std::min(*next, endpoint.not_before);
     return false;
   }
-  // Where it seems dead, one at a time until it answers.
-  const bool dead = endpoint.failures >= kSeemsDead;
-  return endpoint.active + 1 <= (dead ? 1 : std::max(endpoint.limit, 1.0));
+  // Else one at a time until it answers.
+  return endpoint.active + 1 <= (Works(endpoint) ? std::max(endpoint.limit, 1.0) : 1);
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
@@ -79,21 +78,24 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const std::set<size_t
                                           absl::Time now, absl::Time* next) const {
   int most_hope = 0;
   for (size_t i = 0; i < size(); ++i) most_hope = std::max(most_hope, HopeOf(i, shunned));
-  const Endpoint* best = nullptr;
-  bool best_warm = false, warming = false;
-  const bool is_warm = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& e) {
-    return e.warm.count(prefix) > 0;
-  });
+  absl::Time first = absl::InfiniteFuture();  // when it was first sent where it is not yet
+  bool is_warm = false;
   for (const Endpoint& endpoint : endpoints_) {
     const auto own = endpoint.warming.find(prefix);
-    const bool begins = own != endpoint.warming.end();
-    const bool soon = begins && now < own->second + kLongestAlone;
-    if (soon) *next = std::min(*next, own->second + kLongestAlone);
-    warming = warming || soon;
-    if (begins && !soon && is_warm) continue;  // who has it answers, who is slow with it may hang
-    const auto place = static_cast<size_t>(&endpoint - endpoints_.data());
-    if (HopeOf(place, shunned) < most_hope) continue;
-    if (!Takes(endpoint, now, next)) continue;
+    if (own != endpoint.warming.end()) first = std::min(first, own->second);
+    is_warm = is_warm || endpoint.warm.count(prefix) > 0;
+  }
+  const bool is_new = first != absl::InfiniteFuture();
+  const bool alone = is_new && now < first + kLongestAlone;
+  const bool one_each = is_new && now < first + (size() > 1 ? 2 : 1) * kLongestAlone;
+  if (one_each) *next = std::min(*next, first + (alone ? 1 : 2) * kLongestAlone);
+  const Endpoint* best = nullptr;
+  bool best_warm = false;
+  for (size_t place = 0; place < size(); ++place) {
+    const Endpoint& endpoint = endpoints_[place];
+    // Where another one has it who is slow with it may hang.
+    if ((is_warm || one_each) && endpoint.warming.count(prefix) > 0) continue;
+    if (HopeOf(place, shunned) < most_hope || !Takes(endpoint, now, next)) continue;
     const bool warm = endpoint.warm.count(prefix) > 0;
     if (best == nullptr || warm > best_warm ||
         (warm == best_warm && endpoint.active < best->active)) {
@@ -102,7 +104,7 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const std::set<size_t
     }
   }
   // Where its prefix is about to be, it goes soon.
-  if (best == nullptr || (warming && !best_warm)) return std::nullopt;
+  if (best == nullptr || (alone && !best_warm)) return std::nullopt;
   return static_cast<size_t>(best - endpoints_.data());
 }
 
@@ -128,12 +130,23 @@ void ServerPool::Over(size_t place, uint64_t prefix, int64_t unused) {
   tokens_.GiveBack(static_cast<double>(unused));
 }
 
+void ServerPool::Heard(size_t place) { endpoints_[place].failures = endpoints_[place].doubts = 0; }
+
 void ServerPool::Answered(size_t place) {
   Endpoint& endpoint = endpoints_[place];
-  endpoint.failures = 0;
+  endpoint.failures = endpoint.doubts = 0;
   endpoint.answers = true;
   endpoint.limit = std::min(most_, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
   endpoint.refused -= kNewest * endpoint.refused;
+}
+
+void ServerPool::Doubted(size_t place, bool is_servers, absl::Time now) {
+  const bool others_answer =
+      std::any_of(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& other) {
+        return &other != &endpoints_[place] && other.answers && Works(other);
+      });
+  const bool always = ++endpoints_[place].doubts >= kSeemsDead || !Works(endpoints_[place]);
+  if (always || (is_servers && others_answer)) Failed(place, /*reached=*/true, now);
 }
 
 void ServerPool::Failed(size_t place, bool reached, absl::Time now) {

@@ -2,10 +2,11 @@
 //
 // Each has so many requests under way at most. Where many are refused (429, 503), fewer are sent,
 // and none for a while. The rows of a system prompt go where its prefix is; the first of them goes
-// alone, so that the prefix is there when the others come, or for a few seconds at most. A server
+// alone, so that the prefix is there when the others come, or for a few seconds at most; then each
+// server has one of them, for as long. A server
 // that cannot be reached is left out for a while, and asked by one request at a time until it
-// answers; so is one of several that fails. What has failed at a server waits for another one, as
-// long as one works.
+// answers; so is one of several that fails, or that refuses what others answer. What has failed at
+// a server waits for another one, as long as one works.
 #ifndef LM_ENGINE_REMOTE_SERVER_POOL_H_
 #define LM_ENGINE_REMOTE_SERVER_POOL_H_
 
@@ -50,8 +51,11 @@ class ServerPool {
   void Over(size_t place, uint64_t prefix, int64_t unused);
 
   // And how it ended. The last two return how long the request itself is to wait.
-  void Heard(size_t place) { endpoints_[place].failures = 0; }  // it was asked what it cannot do
+  void Heard(size_t place);  // it was asked what nobody can do
   void Answered(size_t place);
+  // It has refused, or not understood, what another one may answer; `is_servers`: it is hardly the
+  // request's fault. That counts as a failure where others answer, or once it does so every time.
+  void Doubted(size_t place, bool is_servers, absl::Time now);
   // No answer of use came. Where there are others that counts, and else where it was not reached.
   void Failed(size_t place, bool reached, absl::Time now);
   absl::Duration Refused(size_t place, int refusals, absl::Duration wanted, absl::Time now);
@@ -63,6 +67,7 @@ class ServerPool {
     double limit = 0;  // of requests under way
     int active = 0;
     int failures = 0;    // in a row: no answer of use
+    int doubts = 0;      // likewise: refusals
     bool answers = false;  // has given one
     double refused = 0;  // of the last answers the share that was 429 or 503
     absl::Time not_before = absl::InfinitePast();

@@ -166,6 +166,44 @@ class RemoteTest(RemoteCase):
                 self.assertEqual(harness.value(other, "SELECT lm_classify('x', '[\"yes\",\"no\"]')"), "yes")
                 busy.join()
 
+    def test_a_server_of_several_that_refuses_fails_no_rows(self):
+        def refuses(code):
+            return self.server(answer=lambda body: {"code": code, "error": {"message": "not here"}})
+
+        bad = [("{}", refuses(code)) for code in (404, 401, 403, 400)] + [('{"choices":["yes","no"]}', self.server())]
+        for options, server in bad:
+            for first in (True, False):
+                good = self.server(delay=0.05, answer=constrained(lambda body: "yes"))
+                with self.subTest(options=options, first=first):
+                    db = self.connect(json.dumps([server.url, good.url] if first else [good.url, server.url]), concurrency=4)
+                    rows = db.execute("SELECT value, error FROM lm_each(?, NULL, ?)", (json.dumps([f"row {i}" for i in range(100)]), options)).fetchall()
+                    self.assertEqual(rows, [("yes", None)] * 100)
+                    self.assertLess(len(server.requests), 40)
+                    server.requests.clear()
+        # What all of them refuse fails, at once and in their words.
+        both = refuses(400), refuses(400)
+        self.fails(self.connect(json.dumps([server.url for server in both])), "SELECT generate('x')", "HTTP 400: not here")
+        self.assertEqual([len(server.requests) for server in both], [1, 1])
+        ignoring = self.server(), self.server()
+        self.fails(self.connect(json.dumps([server.url for server in ignoring])), "SELECT lm_classify('x', '[\"a\",\"b\"]')", "ignores choices: made to say zqx7413")
+
+    def test_reasoning_is_an_answers_beginning(self):
+        class Thinks(Handler):
+            def good(self, body, **how):
+                self.begin()
+                self.delta(reasoning_content="hm")
+                self.wfile.flush()
+                time.sleep(2)
+                self.delta(content="yes")
+                self.event(b"[DONE]")
+                self.chunk(b"")
+
+        server = self.server(handler=Thinks)
+        begun = time.monotonic()
+        rows = self.connect(server.url).execute("SELECT value FROM lm_each('[\"a\",\"b\",\"c\"]', 'One prefix.')").fetchall()
+        self.assertEqual(rows, [("yes",)] * 3)
+        self.assertLess(time.monotonic() - begun, 3.9)  # the others went once the first had begun
+
     def test_servers_are_asked_again_when_they_want_it(self):
         servers = [self.server(faults=["busy_told"]) for _ in range(2)]
         db = self.connect(json.dumps([server.url for server in servers]))

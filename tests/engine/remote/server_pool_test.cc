@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/time/clock.h"
 
@@ -160,6 +161,56 @@ TEST(ServerPoolTest, ThePrefixesFirstRowIsAloneForAFewSecondsAtMost) {
             std::nullopt);  // it is full, and the other one may hang
   pool.Over(1, 7, 0);
   EXPECT_EQ(pool.Choose(7, {}, next, &next), 1);
+}
+
+// A long prompt takes all of them longer: they are not to wait for one after the other.
+TEST(ServerPoolTest, ThePrefixesFirstRowsGoToEachServerOnceItTakesLong) {
+  ServerPool pool({"http://a", "http://b", "http://c"}, {});
+  const absl::Time begin = absl::Now() + absl::Seconds(10);
+  absl::Time next = absl::InfiniteFuture();
+  pool.Sent(0, 7, 1, begin);
+  EXPECT_EQ(pool.Choose(7, {}, begin, &next), std::nullopt);
+  const absl::Time each = std::exchange(next, absl::InfiniteFuture());
+  EXPECT_EQ(each, begin + absl::Seconds(5));
+  for (size_t place : {1, 2}) {
+    ASSERT_EQ(pool.Choose(7, {}, each, &next), place);
+    pool.Sent(place, 7, 1, each);
+  }
+  EXPECT_EQ(pool.Choose(7, {}, each, &next), std::nullopt);
+  EXPECT_EQ(next, begin + absl::Seconds(10));
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(pool.Choose(7, {}, next, &next), i);
+    pool.Sent(i, 7, 1, next);
+  }
+  ServerPool alone({"http://a"}, {});
+  alone.Sent(0, 7, 1, begin);
+  EXPECT_EQ(alone.Choose(7, {}, each, &next), 0);
+}
+
+// Where it refuses what others answer, or all that it is asked.
+TEST(ServerPoolTest, WhoRefusesWhatOthersAnswerIsAskedByOneAtATime) {
+  absl::Time now = absl::Now() + absl::Seconds(10), next = absl::InfiniteFuture();
+  for (bool is_servers : {true, false}) {
+    ServerPool pool({"http://refuses", "http://b"}, {});
+    pool.Doubted(0, is_servers, now);
+    EXPECT_TRUE(pool.HasOther({1}));  // nobody has answered yet
+    if (is_servers) {
+      pool.Answered(1);
+      pool.Doubted(0, is_servers, now);
+    } else {
+      for (int i = 0; i < 2; ++i) pool.Doubted(0, is_servers, now);
+    }
+    EXPECT_FALSE(pool.HasOther({1}));
+    EXPECT_EQ(pool.Choose(0, {}, now, &next), 1);
+    now += absl::Seconds(1);
+    EXPECT_EQ(pool.Choose(0, {}, now, &next), 0);
+    pool.Sent(0, 0, 1, now);
+    pool.Sent(1, 0, 1, now);
+    EXPECT_EQ(pool.Choose(0, {}, now, &next), 1);
+    pool.Over(0, 0, 0);
+    pool.Heard(0);  // nobody could have answered that
+    EXPECT_TRUE(pool.HasOther({1}));
+  }
 }
 
 }  // namespace
