@@ -555,6 +555,19 @@ class RemoteTest(RemoteCase):
         odd = self.server(first=[("Well", -0.1), ("Hm", -1.0)])
         self.fails(self.connect(odd.url), "SELECT lm_if('x', 'y?')", "the first is Well")
 
+    def test_labels_are_read_whatever_their_capitals(self):
+        def scores(*first):
+            db = self.connect(self.server(first=[(token, math.log(share)) for token, share in first]).url)
+            return dict(db.execute("SELECT label, probability FROM lm_classify_scores('x', '[\"positive\",\"negative\"]')").fetchall())
+
+        for first, positive in (([("Positive", 0.9), ("negative", 0.06), ("Negative", 0.04)], 0.9), ([("positive", 0.3), ("POSITIVE", 0.3), (" neg", 0.2)], 0.75)):
+            self.assertAlmostEqual(scores(*first)["positive"], positive, places=3)
+        # Too little is told of them.
+        with self.assertRaisesRegex(Exception, r"the choices' beginnings have 0[.]7\d*% of the probability.* the most probable beginning is \*\*.*vote"):
+            scores(("**", 0.99), ("negative", 0.007))
+        db = self.connect(self.server(first=[("yes", None), ("no", -4.6)]).url)
+        self.fails(db, "SELECT lm_score('x', 'It rains.')", "not guessed from so little")
+
     def test_embeddings(self):
         db = self.connect(self.server().url)
         blob = harness.value(db, "SELECT lm_embed('abcd', '{\"normalize\":false}')")
