@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "engine/base/digest.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_request.h"
 #include "engine/remote/estimated_tokens.h"
@@ -85,7 +86,7 @@ struct Absence {
   size_t rows_left = 0;
 };
 
-// Those of the process, by path and options.
+// Those of the process, by path and options (with any blanks).
 struct Registry {
   absl::Mutex mutex;
   HashMap<std::string, std::weak_ptr<RemoteGenerator>> known ABSL_GUARDED_BY(mutex);
@@ -311,7 +312,8 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
   if (!registry_owner.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
     return ForkGuard::Error();
   }
-  const std::string key = absl::StrCat(path, "\n", options);
+  const std::optional<Json> parsed = Json::Parse(options);
+  const std::string key = absl::StrCat(path, "\n", parsed.has_value() ? parsed->Dump() : options);
   Registry& registry = TheRegistry();
   {
     absl::MutexLock lock(&registry.mutex);
