@@ -40,7 +40,14 @@ struct RemoteJob {
   bool repaired = false;  // a wrong answer was sent back
   bool is_canary = false;
   int64_t spent_in = 0, spent_out = 0;  // tokens of answers that were no use
+  absl::Duration took = absl::ZeroDuration();  // on transfers that are over
   absl::Time not_before = absl::InfinitePast();
+
+  // How much of its timeout_ms is left.
+  absl::Duration TimeLeft() const {
+    const int64_t timeout = request->spec().options.timeout_ms;
+    return timeout > 0 ? absl::Milliseconds(timeout) - took : absl::InfiniteDuration();
+  }
 };
 
 // On the network's thread.
@@ -74,6 +81,8 @@ class RemoteCall : public HttpHandler {
   // Sets the numbers of tokens of this answer. What the server has not told is estimated; where
   // nothing of an answer has come it is 0.
   void CountTokens(Generation* generation) const;
+  // The transfer is over: its time is among those that the request has taken.
+  void AddTime() { job.took += absl::Now() - begun_; }
   // The answer is asked for once more: its tokens are among those that the request has spent.
   void AddSpent();
   // Of job.tokens those that it did not take; negative: it took more.

@@ -206,7 +206,7 @@ void RemoteServer::PumpQueue(std::list<RemoteJob>* queue, absl::Time now, absl::
 }
 
 bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
-  if (job->request->abandoned()) {
+  if (job->request->abandoned() || job->TimeLeft() <= absl::ZeroDuration()) {
     absl::Status why = job->request->AbandonedStatus();
     --num_queued_;
     End(*job->request, job->is_canary, {.status = std::move(why)});
@@ -268,8 +268,7 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   std::move(not_sent).Cancel();
   std::move(not_kept).Cancel();
   ++num_running_;
-  const int64_t timeout = spec.options.timeout_ms;
-  if (timeout > 0) call->job.request->set_deadline(absl::Now() + absl::Milliseconds(timeout));
+  call->job.request->set_deadline(absl::Now() + call->job.TimeLeft());
 }
 
 void RemoteServer::DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
@@ -335,6 +334,7 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   --num_running_;
   pool_.Over(call->endpoint, call->job.prefix, call->Unused());
   call->job.request->set_deadline(absl::InfiniteFuture());
+  call->AddTime();
   try {
     CountTokens(*call);
     Settle(call, outcome);

@@ -828,6 +828,32 @@ class RemoteTest(RemoteCase):
         self.assertEqual({len(first.requests) - before[0], len(second.requests) - before[1]}, {0, 4})
         self.assertEqual((first.events + second.events)[:2], ["asked", "answers"])
 
+    def test_timeout_ms_is_of_all_tries_together(self):
+        def breaks(handler, body):
+            handler.begin()
+            handler.delta(content="half")
+            handler.wfile.flush()
+            time.sleep(0.5)
+            handler.close_connection = True
+
+        server = self.server(handler=type("Breaks", (Handler,), {"good": breaks}))
+        begun = time.monotonic()
+        self.fails(self.connect(server.url), "SELECT generate('x', NULL, '{\"timeout_ms\":1100}')", "timeout_ms = 1100")
+        self.assertLess(time.monotonic() - begun, 2.4)
+        self.assertLessEqual(len(server.requests), 3)
+
+    def test_options_are_the_same_with_other_blanks(self):
+        server = self.server(delay=0.3)
+        rows = json.dumps([str(i) for i in range(8)])
+        connections = [self.connect(server.url, concurrency=2) for _ in range(2)]
+        connections[1].execute("UPDATE temp.lm_models SET options = '{ \"concurrency\" : 2 }'")
+        threads = [threading.Thread(target=lambda db=db: db.execute("SELECT count(*) FROM lm_each(?, NULL, '{\"cache\":false}')", (rows,)).fetchall()) for db in connections]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((len(server.requests), server.most_at_a_time), (16, 2))
+
     def test_what_a_server_refuses_is_no_failure(self):
         codes = iter([429, 503, 429, 429])
         server = self.server(answer=lambda body: {"code": code, "error": "full"} if (code := next(codes, 0)) else "at last")
