@@ -93,6 +93,15 @@ bool AddContent(const Json& content, std::string* text, std::string* reasoning) 
   return true;
 }
 
+// Where the server was told to give several (`extra`), their pieces come in any order.
+const Json* FirstOfChoices(const Json& choices) {
+  if (!choices.is_array()) return nullptr;
+  for (const Json& choice : choices.array()) {
+    if (ReadCount(choice.Find("index")).value_or(0) == 0) return &choice;
+  }
+  return nullptr;
+}
+
 // The word, and not as a part of a name ("seed-oss").
 bool SaysWord(absl::string_view text, absl::string_view word) {
   auto in_name = [text](size_t i) {
@@ -176,7 +185,8 @@ absl::Status ChatAnswer::Append(absl::string_view event) {
     if (finish.empty() && !(text.empty() && reasoning.empty())) finish = "stop";
     return absl::OkStatus();
   }
-  const std::optional<Json> json = Json::Parse(event);
+  std::optional<Json> json = Json::Parse(event);
+  if (!json.has_value()) json = Json::Parse(split.Join(event));
   if (!json.has_value() || !json->is_object()) return BadAnswer("an event that is no JSON", event);
   return AppendJson(*json);
 }
@@ -191,8 +201,10 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     if (auto count = ReadCount(cached)) tokens_cached = count;
   }
   const Json* choices = event.Find("choices");
-  if (choices == nullptr || !choices->is_array() || choices->size() == 0) return absl::OkStatus();
-  const Json& choice = choices->array()[0];
+  if (choices == nullptr && event.Find("usage") == nullptr) stray = event.Dump();
+  const Json* found = choices != nullptr ? FirstOfChoices(*choices) : nullptr;
+  if (found == nullptr) return absl::OkStatus();
+  const Json& choice = *found;
   const Json* delta = choice.Find("delta");
   if (delta == nullptr || !delta->is_object()) delta = choice.Find("message");
   if (delta != nullptr && delta->is_object()) {

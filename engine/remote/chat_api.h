@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
 #include "engine/remote/remote_options.h"
+#include "engine/remote/split_character.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/trouble.h"
 
@@ -57,6 +58,7 @@ struct ChatAnswer {
   std::string refusal;             // what the model says instead of an answer
   std::string finish;              // as the server calls it; empty: not yet
   std::string odd;                 // the first choice without a message, until one has come
+  std::string stray;               // the last event that says nothing of an answer
   bool has_message = false;        // be it an empty one
   std::vector<FirstChoice> first;  // of the first token, with its alternatives
   std::optional<int64_t> tokens_in, tokens_cached, tokens_out;
@@ -65,6 +67,8 @@ struct ChatAnswer {
   // Adds one event of the stream, or the whole answer. Unavailable for what is none.
   absl::Status Append(absl::string_view event);
   absl::Status AppendJson(const Json& event);
+
+  SplitCharacter split;  // by the events so far
 };
 
 // A number of tokens, as a server gives it; nullopt where that is none.

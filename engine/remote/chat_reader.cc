@@ -93,7 +93,9 @@ void ChatReader::FinishText() {
 absl::StatusOr<Generation> ChatReader::Read() {
   RETURN_IF_ERROR(broken_);
   if (answer_.finish.empty()) {
-    return absl::UnavailableError("the answer broke off before its end");
+    const std::string said =
+        answer_.stray.empty() ? "" : absl::StrCat("; the server said: ", ErrorText(answer_.stray));
+    return absl::UnavailableError(absl::StrCat("the answer broke off before its end", said));
   }
   if (IsOneOf(answer_.finish, {"abort", "error"})) {
     return absl::UnavailableError(

@@ -6,12 +6,14 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
 
 constexpr size_t kMostErrorBytes = 1 << 16;
+constexpr size_t kMostStrayBytes = 1 << 10;  // of what is to be events
 
 }  // namespace
 
@@ -31,6 +33,9 @@ bool RemoteCall::OnBody(int code, absl::string_view bytes) {
     if (!text.empty()) form_ = text[0] == '{' ? Form::kWhole : Form::kEvents;
   }
   if (answers && form_ != Form::kWhole) {
+    if (!has_event_ && raw_.size() < kMostStrayBytes) {
+      raw_.append(bytes.data(), std::min(bytes.size(), kMostStrayBytes));
+    }
     return stream_.Append(bytes, [this](const std::string& event) { return OnEvent(event); });
   }
   const size_t most = code == 200 ? bytes.size() : kMostErrorBytes - raw_.size();
@@ -49,8 +54,14 @@ void RemoteCall::OnDone(const HttpOutcome& outcome) {
   owner_->OnDone(this, outcome);
 }
 
-bool RemoteCall::OnEvent(const std::string& event) {
-  if (event == "[DONE]" && !std::exchange(has_ended_, true)) owner_->OnLastEvent(this);
+bool RemoteCall::OnEvent(const std::string& data) {
+  const absl::string_view event = absl::StripAsciiWhitespace(data);
+  has_event_ = true;
+  if (has_ended_) return true;  // what is behind the end is none of the answer
+  if (event == "[DONE]") {
+    has_ended_ = true;
+    owner_->OnLastEvent(this);
+  }
   if (!reader_.Append(event).ok()) return false;
   if (!has_first_token() && reader_.begun()) {
     first_token_ = absl::Now();
@@ -82,6 +93,10 @@ bool RemoteCall::HandOutWhole(absl::string_view text) {
 }
 
 absl::StatusOr<Generation> RemoteCall::Read() {
+  if (form_ == Form::kEvents && !has_event_) {
+    return absl::UnavailableError(
+        absl::StrCat("the server sent neither JSON nor events, but: ", ShownWords(raw_)));
+  }
   if (!spec().embed.has_value()) return reader_.Read();
   RETURN_IF_ERROR(embedding_.status());
   return Generation{.finish = FinishReason::kStop, .embedding = embedding_->numbers};

@@ -70,7 +70,7 @@ class RemoteCall : public HttpHandler {
   const RequestSpec& spec() const { return job.request->spec(); }
   // What is asked.
   const std::string& text() const { return job.cut.empty() ? spec().text : job.cut; }
-  // The body of what is no stream of events.
+  // The body of what is no stream of events; of such, until the first event, its beginning.
   const std::string& raw() const { return raw_; }
 
   // What the answer says, after the transfer has ended well; a constraint is not looked at.
@@ -102,7 +102,7 @@ class RemoteCall : public HttpHandler {
   uint64_t transfer = 0;
 
  private:
-  bool OnEvent(const std::string& event);
+  bool OnEvent(const std::string& data);
 
   // What the body of an answer is, by its first character: some servers stream nothing.
   enum class Form { kUnknown, kEvents, kWhole };
@@ -115,6 +115,7 @@ class RemoteCall : public HttpHandler {
   std::string raw_;
   absl::StatusOr<EmbeddingAnswer> embedding_ = absl::UnavailableError("no answer");
   bool has_come_ = false;  // something of an answer
+  bool has_event_ = false;
   bool has_ended_ = false;
   size_t compared_ = 0;  // with job.handed_out
   bool differs_ = false;

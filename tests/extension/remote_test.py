@@ -440,6 +440,29 @@ class RemoteTest(RemoteCase):
             with self.assertRaisesRegex(Exception, "the server sent content that is neither a text nor a list of texts: "):
                 said("a", odd)
 
+    def test_what_is_no_answer_is_shown(self):
+        said = b'data: {"choices":[{"delta":{"content":"half"}}]}\n\n'
+        for sent, why in ((b"<html>Log in</html>", "neither JSON nor events, but: <html>Log in</html>"), (b"\x1f\x8b\x08\0gz", "but: .x1f.x8b.x08"),
+                          (b'[{"error":{"message":"no"}}]', 'but: .*"message":"no"'), (b'\xef\xbb\xbf{"choices":[]}', "but: .*choices"),
+                          (said + b'event: error\ndata: {"message":"overloaded"}\n\n', "broke off before its end; the server said: overloaded"),
+                          (b'{"detail":"come back later"}', "the server said: come back later")):
+            self.fails(self.connect(self.server(events=sent).url, retries=0), "SELECT generate('x')", why)
+
+    def test_only_the_first_of_several_answers_is_read(self):
+        def pieces(*texts, end=True):
+            choices = [(index, {"content": text}, None) for index, text in texts] + ([(1, {}, "stop"), (0, {}, "stop")] if end else [])
+            return b"".join(b"data: " + json.dumps({"choices": [{"index": i, "delta": delta, "finish_reason": why}]}).encode() + b"\n\n" for i, delta, why in choices)
+
+        for events, answer in ((pieces((0, "a"), (1, "x"), (0, "b"), (1, "y")), "ab"), (pieces((0, "a")) + b"data: [DONE]\n\n" + pieces((0, "more")), "a"),
+                               (pieces((0, "a"), end=False) + b"data: [DONE] \n\n" + pieces((0, "more")), "a")):
+            self.assertEqual(harness.value(self.connect(self.server(events=events).url, retries=0), "SELECT generate('x')"), answer)
+
+    def test_a_character_in_two_events(self):
+        events = b"".join(b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % text for text in (b"a\\ud83d", b"", b"\\ude00b\\uD83C", b"\\udf0d.")) + b"data: [DONE]\n\n"
+        self.assertEqual(harness.value(self.connect(self.server(events=events).url, retries=0), "SELECT generate('x')"), "a\U0001F600b\U0001F30D.")
+        alone = events.replace(b"ude00b", b"u0041b")
+        self.assertEqual(harness.value(self.connect(self.server(events=alone).url, retries=0), "SELECT generate('x')"), "aAb\U0001F30D.")
+
     def test_streams_are_read_as_their_specification_says(self):
         events = [b'data: {"choices":[{"delta":{"content":"h"}}]}', b': said by the way', b'data: {"choices":', b'data:[{"delta":{"content":"i"}, "finish_reason":"stop"}]}', b"data: [DONE]"]
         for end in (b"\n", b"\r", b"\r\n"):
