@@ -163,8 +163,9 @@ class HttpBatchApi : public BatchApi {
 
   absl::Status StatusOf(const HttpRequest& request, const Fetched& got) const {
     if (got.outcome.code / 100 == 2) return absl::OkStatus();
-    return RejectionStatus(request.url, got.outcome.code, ErrorText(got.body),
-                           !options_.key_env.empty());
+    return WithoutKeys(RejectionStatus(request.url, got.outcome.code, ErrorText(got.body),
+                                       !options_.key_env.empty()),
+                       options_);
   }
 
   // Until it is no longer Unavailable; *wait, zero at first, is how long the server wants no more.

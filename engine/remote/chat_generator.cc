@@ -325,8 +325,12 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
       if (std::shared_ptr<Generator> stand_in = registry.StandIn(key)) return stand_in;
     }
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened,
-                   OpenServer(path, options, patience, cancel));
+  absl::StatusOr<std::shared_ptr<RemoteGenerator>> answered =
+      OpenServer(path, options, patience, cancel);
+  if (!answered.ok()) {
+    return WithoutKeys(answered.status(), ParseRemoteOptions(options).value_or(RemoteOptions()));
+  }
+  std::shared_ptr<RemoteGenerator> opened = *std::move(answered);
   absl::MutexLock lock(&registry.mutex);
   if (!opened->absence().ok()) {
     registry.absent[key] = {opened, absl::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
@@ -338,7 +342,7 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
   std::weak_ptr<RemoteGenerator>& kept = registry.known[key];
   if (std::shared_ptr<Generator> first = kept.lock()) return first;
   kept = opened;
-  return std::shared_ptr<Generator>(std::move(opened));
+  return std::shared_ptr<Generator>(opened);
 }
 
 bool HasNetwork() { return true; }

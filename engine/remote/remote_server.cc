@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
@@ -26,6 +29,7 @@ namespace {
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
 constexpr absl::Duration kLastEventToEnd = absl::Seconds(1);  // of an answer, on its connection
+constexpr size_t kShortestKey = 6;                            // shorter ones may be words
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
 // The same request with another text.
@@ -48,6 +52,25 @@ std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
   const char* key = options.key_env.empty() ? nullptr : std::getenv(options.key_env.c_str());
   if (key != nullptr) headers.push_back(absl::StrCat("Authorization: Bearer ", key));
   return headers;
+}
+
+absl::Status WithoutKeys(absl::Status status, const RemoteOptions& options) {
+  std::vector<std::pair<std::string, std::string>> keys;
+  auto add = [&](absl::string_view text) {
+    if (text.size() >= kShortestKey) keys.emplace_back(text, "***");
+  };
+  const char* key = options.key_env.empty() ? nullptr : std::getenv(options.key_env.c_str());
+  if (key != nullptr) add(key);
+  for (const auto& [name, value] : options.headers) {
+    add(absl::StripPrefix(value, "Bearer "));
+  }
+  std::string message(status.message());
+  if (status.ok() || absl::StrReplaceAll(keys, &message) == 0) return status;
+  absl::Status without(status.code(), message);
+  status.ForEachPayload([&](absl::string_view name, const absl::Cord& payload) {
+    without.SetPayload(name, payload);
+  });
+  return without;
 }
 
 HttpRequest RemoteRequest(std::string url, std::vector<std::string> headers,
@@ -556,6 +579,7 @@ absl::Status RemoteServer::OtherAnswerError(const RemoteCall& call) const {
 // What is streamed is then handed out to its end: what was held back, or had to be proved.
 void RemoteServer::Conclude(RemoteCall& call, Generation generation) {
   call.Measure(&generation);
+  generation.status = WithoutKeys(std::move(generation.status), options_);
   if (call.job.is_canary) {
     ConcludeCanary(call, generation);
   } else {

@@ -47,6 +47,8 @@ namespace lm {
 // What is told with every request, and what is waited for at the beginning.
 std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
                                        absl::string_view content_type = "application/json");
+// Of what a server says in return the key is nobody's to read.
+absl::Status WithoutKeys(absl::Status status, const RemoteOptions& options);
 // About which the server may think as long as the option timeout_ms says, without a byte.
 HttpRequest RemoteRequest(std::string url, std::vector<std::string> headers,
                           const RemoteOptions& options);

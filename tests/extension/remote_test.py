@@ -665,6 +665,27 @@ class RemoteTest(RemoteCase):
                     self.assertTrue(sent.startswith(prefix) and sent.endswith(end) and len(sent) < len(text), sent)
                     self.assertIn(begin, sent[len(prefix):][:len(begin) + 4])
 
+    def test_a_key_is_in_no_error(self):
+        class Echoes(Handler):
+            def refuse(self):
+                self.whole(self.server.context, {"error": {"message": f"who is {self.headers['Authorization']}, {self.headers['X-Key']}?"}})
+
+            def do_GET(self):
+                self.refuse() if self.server.models else super().do_GET()
+
+            def good(self, body, **how):
+                self.refuse()
+
+        os.environ["LM_TEST_KEY"] = "sk-SECRET"
+        self.addCleanup(os.environ.pop, "LM_TEST_KEY")
+        for code, models in itertools.product((401, 400, 500), (None, True)):
+            server = self.server(handler=Echoes, context=code, models=models)
+            if (code, models) != (500, True):  # that is a server that is away
+                db = self.connect(server.url, key_env="LM_TEST_KEY", headers={"X-Key": "Bearer SECRETS"}, retries=0)
+                with self.assertRaises(sqlite3.Error) as said:
+                    harness.value(db, "SELECT generate('x')")
+                self.assertIn("who is Bearer ***, Bearer ***?", str(said.exception))
+
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
                    "bad": {"code": 422, "detail": "no such field"}, "key": {"code": 401, "error": "who are you"},
