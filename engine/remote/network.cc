@@ -29,7 +29,7 @@ namespace lm {
 namespace {
 
 constexpr absl::Duration kLongestPoll = absl::Seconds(1);
-constexpr long kMostConnections = 256;  // kept, and of one host
+constexpr absl::Duration kLongestRetryAfter = absl::Hours(1);
 constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 constexpr auto kOldProtocols = static_cast<CURLoption>(CURLOPTTYPE_LONG + 181);  // before 7.85
 
@@ -344,7 +344,7 @@ HttpOutcome Network::OutcomeOf(const Transfer& transfer, CURLcode code) const {
     curl_off_t retry_after = 0;
     outcome.code = transfer.Code();
     curl_.easy_getinfo(transfer.easy, CURLINFO_RETRY_AFTER, &retry_after);
-    outcome.retry_after = absl::Seconds(retry_after);
+    outcome.retry_after = std::min(absl::Seconds(retry_after), kLongestRetryAfter);
     char* location = nullptr;
     curl_.easy_getinfo(transfer.easy, CURLINFO_REDIRECT_URL, &location);
     if (location != nullptr) outcome.location = location;

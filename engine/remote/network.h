@@ -53,7 +53,7 @@ struct HttpOutcome {
   absl::Status status = {};  // Unavailable: of the transfer, whatever the answer says
   int code = 0;              // of HTTP; 0: no answer came
   bool unreachable = false;  // there was no connection
-  absl::Duration retry_after = absl::ZeroDuration();  // as the server asks
+  absl::Duration retry_after = absl::ZeroDuration();  // as the server asks; an hour at most
   std::string location = {};                          // where a redirect leads; else empty
 };
 
@@ -72,6 +72,8 @@ class HttpHandler {
 
 class Network {
  public:
+  static constexpr long kMostConnections = 256;  // kept, and of one host
+
   // The process's, never destroyed. OpenCurl's errors; FailedPrecondition in a forked child of the
   // process that made it, and once exit() has begun.
   static absl::StatusOr<Network*> Get();

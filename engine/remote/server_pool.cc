@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/random.h"
+#include "engine/remote/network.h"
 
 namespace lm {
 namespace {
@@ -25,13 +28,20 @@ absl::Duration PauseOf(absl::Duration base, int n, uint64_t dice) {
   return whole * (0.5 + 0.5 * RandomUniform(dice, static_cast<uint64_t>(n)));
 }
 
+// What waits for a connection is under way for nobody. Behind https one may carry many (HTTP/2).
+int64_t MostAt(absl::string_view url, int64_t concurrency) {
+  const bool one_each = absl::StartsWithIgnoreCase(url, "http:");
+  return one_each ? std::min<int64_t>(concurrency, Network::kMostConnections) : concurrency;
+}
+
 }  // namespace
 
 ServerPool::ServerPool(const std::vector<std::string>& urls, const RemoteOptions& options)
-    : most_(static_cast<double>(options.concurrency)),
-      requests_(options.rpm),
-      tokens_(options.tpm) {
-  for (const std::string& url : urls) endpoints_.push_back({.url = url, .limit = most_});
+    : requests_(options.rpm), tokens_(options.tpm) {
+  for (const std::string& url : urls) {
+    const auto most = static_cast<double>(MostAt(url, options.concurrency));
+    endpoints_.push_back({.url = url, .most = most, .limit = most});
+  }
 }
 
 std::optional<size_t> ServerPool::Choose(uint64_t prefix, const std::set<size_t>& shunned,
@@ -136,7 +146,7 @@ void ServerPool::Answered(size_t place) {
   Endpoint& endpoint = endpoints_[place];
   endpoint.failures = endpoint.doubts = 0;
   endpoint.answers = true;
-  endpoint.limit = std::min(most_, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
+  endpoint.limit = std::min(endpoint.most, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
   endpoint.refused -= kNewest * endpoint.refused;
 }
 

@@ -64,7 +64,8 @@ class ServerPool {
  private:
   struct Endpoint {
     std::string url = {};
-    double limit = 0;  // of requests under way
+    double most = 0;   // requests under way
+    double limit = 0;  // likewise, for now
     int active = 0;
     int failures = 0;    // in a row: no answer of use
     int doubts = 0;      // likewise: refusals
@@ -83,7 +84,6 @@ class ServerPool {
   std::optional<size_t> Fitting(uint64_t prefix, const std::set<size_t>& shunned, absl::Time now,
                                 absl::Time* next) const;
 
-  const double most_;  // under way at each
   TokenBucket requests_;
   TokenBucket tokens_;
   std::vector<Endpoint> endpoints_;

@@ -119,6 +119,18 @@ TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
   EXPECT_TRUE(pool.HasRoom(now + absl::Seconds(1), &next));
 }
 
+// What waits for a connection would be under way in name only.
+TEST(ServerPoolTest, NoMoreAreUnderWayThanThereAreConnections) {
+  for (bool shares : {false, true}) {
+    ServerPool pool({shares ? "https://a" : "HTTP://a"}, {.concurrency = 300});
+    const absl::Time now = absl::Now();
+    absl::Time next = absl::InfiniteFuture();
+    int sent = 0;
+    for (; pool.Choose(0, {}, now, &next).has_value(); ++sent) pool.Sent(0, 0, 1, now);
+    EXPECT_EQ(sent, shares ? 300 : 256);
+  }
+}
+
 TEST(ServerPoolTest, WhoIsRefusedWaitsLongerEachTime) {
   ServerPool pool({"http://a"}, {});
   const absl::Time now = absl::Now();
