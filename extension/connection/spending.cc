@@ -1,5 +1,7 @@
 #include "extension/connection/spending.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -45,6 +47,16 @@ void Spending::Settle(const Expense& most, const Expense& taken) {
   taken_.tokens += taken.tokens;
   taken_.cost += taken.cost;
   answers_ += taken.tokens > 0;
+}
+
+int64_t Spending::PromptTokens(int64_t guessed) const {
+  if (prompts_ <= guessed_) return guessed;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(guessed) * prompts_ / guessed_));
+}
+
+void Spending::NotePrompt(int64_t guessed, int64_t taken) {
+  guessed_ += static_cast<double>(guessed);
+  prompts_ += static_cast<double>(taken);
 }
 
 }  // namespace lm

@@ -1,6 +1,7 @@
 // Spending: what a statement's answers have taken of its budgets, max_total_tokens and max_cost,
 // and what those under way may take at most. An answer is asked for only where the most that it may
-// take is left, so a budget is never exceeded.
+// take is left, so a budget is never exceeded, but by prompts whose tokens are guessed: how far off
+// guesses are the answers show that have come.
 //
 //   RETURN_IF_ERROR(spending.SetAside(options, most));   // before an answer is asked for
 //   ...
@@ -44,10 +45,16 @@ class Spending {
   absl::Status SetAside(const GenerationOptions& options, const Expense& most);
   void Settle(const Expense& most, const Expense& taken);
 
+  // The tokens of a prompt for which so many are guessed; not fewer.
+  int64_t PromptTokens(int64_t guessed) const;
+  // A prompt had so many.
+  void NotePrompt(int64_t guessed, int64_t taken);
+
  private:
   Expense taken_;
   Expense set_aside_;
   int64_t answers_ = 0;  // that have taken something
+  double guessed_ = 0, prompts_ = 0;  // tokens of prompts, as guessed and as they were
 };
 
 }  // namespace lm

@@ -21,9 +21,11 @@ absl::StatusOr<SpendingShare> SpendingShare::Take(
   if (!submit(counting).ok() || tally.empty()) return share;
   const PromptTally::Totals totals = tally.Count().front();
   share.prices_ = options.model->prices;
-  share.prompt_tokens_ = totals.tokens;
-  share.most_ = ExpenseOf(totals.tokens, totals.most_answer_tokens + totals.most_chosen_tokens,
-                          share.prices_);
+  if (totals.guessed) share.guessed_tokens_ = totals.tokens;
+  share.prompt_tokens_ =
+      totals.guessed ? work->spending()->PromptTokens(totals.tokens) : totals.tokens;
+  share.most_ = ExpenseOf(share.prompt_tokens_,
+                          totals.most_answer_tokens + totals.most_chosen_tokens, share.prices_);
   RETURN_IF_ERROR(work->spending()->SetAside(options.generation, share.most_));
   share.spending_ = work->spending();
   return share;
@@ -45,11 +47,15 @@ SpendingShare& SpendingShare::operator=(SpendingShare&& other) {
   prices_ = other.prices_;
   most_ = other.most_;
   prompt_tokens_ = other.prompt_tokens_;
+  guessed_tokens_ = other.guessed_tokens_;
   return *this;
 }
 
 void SpendingShare::Settle(const Generation& result) {
   const bool takes = !result.remembered;
+  if (takes && spending_ != nullptr && guessed_tokens_ > 0 && result.tokens_in > 0) {
+    spending_->NotePrompt(guessed_tokens_, result.tokens_in);
+  }
   SettleTokens(takes ? result.tokens_in : 0, takes ? result.tokens_out : 0);
 }
 

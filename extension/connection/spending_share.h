@@ -57,6 +57,7 @@ class SpendingShare {
   Prices prices_;
   Expense most_;
   int64_t prompt_tokens_ = 0;
+  int64_t guessed_tokens_ = 0;  // from which these are reckoned; 0: they are known
 };
 
 }  // namespace lm

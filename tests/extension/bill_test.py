@@ -113,6 +113,15 @@ class BillTest(RemoteCase):
         row = json.loads(harness.value(db, "SELECT lm_try(?, NULL, '{\"max_cost\":200,\"max_tokens\":20}')", words))
         self.assertEqual([row[key] for key in ("value", "tokens_in", "tokens_out")], ["hello", guess(words), 2])
 
+    def test_guesses_are_corrected_by_what_has_come(self):
+        server = self.serving(told("stop"))
+        db = self.connect(server.url)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('lookahead', 'off')")
+        options = {"max_tokens": 600, "max_total_tokens": 8250, "on_error": "null", "cache": False}
+        # Each takes 1,500; by the guess of a few for its prompt a sixth might begin after five.
+        answered = harness.value(db, "SELECT count(generate('x' || value, NULL, ?)) FROM json_each('[1,2,3,4,5,6,7,8]')", json.dumps(options))
+        self.assertEqual((answered, len(server.requests)), (5, 5))
+
     def test_answers_that_broke_off(self):
         server = self.serving(cut(), cut(), told("stop"))
         db = self.connect(server.url)
