@@ -62,10 +62,10 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   RETURN_IF_ERROR(CheckKey(options));
   ASSIGN_OR_RETURN(Network * network, Network::Get());
   absl::StatusOr<RemoteModel> model = MeetModel(network, urls, options, patience, cancel);
-  const bool is_absent = IsAbsence(model.status());
-  const absl::Status absence = is_absent ? model.status() : absl::OkStatus();
+  const absl::Status met = WithoutKeys(model.status(), options);
+  const bool is_absent = IsAbsence(met);
+  if (!is_absent) RETURN_IF_ERROR(met);
   if (is_absent) model = RemoteModel{.name = options.model};
-  RETURN_IF_ERROR(model.status());
   if (options.dialect != Dialect::kAuto) model->dialect = options.dialect;
   model->is_openais = AreOpenAis(urls);
   if (options.context_length > 0) model->context_length = options.context_length;
@@ -76,7 +76,7 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   }
   return std::make_shared<ChatGenerator>(
       path, urls, options, std::move(text), network,
-      std::make_shared<RemoteServer>(network, urls, options, *std::move(model)), absence);
+      std::make_shared<RemoteServer>(network, urls, options, *std::move(model)), met);
 }
 
 // Servers that were looked for in vain.
@@ -325,12 +325,8 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
       if (std::shared_ptr<Generator> stand_in = registry.StandIn(key)) return stand_in;
     }
   }
-  absl::StatusOr<std::shared_ptr<RemoteGenerator>> answered =
-      OpenServer(path, options, patience, cancel);
-  if (!answered.ok()) {
-    return WithoutKeys(answered.status(), ParseRemoteOptions(options).value_or(RemoteOptions()));
-  }
-  std::shared_ptr<RemoteGenerator> opened = *std::move(answered);
+  ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened,
+                   OpenServer(path, options, patience, cancel));
   absl::MutexLock lock(&registry.mutex);
   if (!opened->absence().ok()) {
     registry.absent[key] = {opened, absl::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
