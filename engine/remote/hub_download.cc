@@ -54,6 +54,13 @@ std::string EtagOf(const Fetched& got, const std::string& name) {
   return std::string(etag);
 }
 
+// What If-Range may ask for: no weak mark (RFC 9110, 13.1.5).
+std::string StrongEtagOf(const Fetched& got) {
+  const auto found = got.headers.find("etag");
+  const bool weak = found != got.headers.end() && absl::StartsWith(found->second, "W/");
+  return weak ? "" : EtagOf(got, "etag");
+}
+
 std::string HeaderOf(const Fetched& got, const std::string& name) {
   const auto found = got.headers.find(name);
   return found != got.headers.end() ? found->second : "";
@@ -241,7 +248,7 @@ absl::Status Hub::BringRest(const std::string& url, const File& file, PartFile* 
             absl::StrCat(url, ": asked for bytes from ", from, " on, got ", Printable(range)));
       }
       if (!goes_on) {
-        RETURN_IF_ERROR(part->Restart(EtagOf(so_far, "etag")));
+        RETURN_IF_ERROR(part->Restart(StrongEtagOf(so_far)));
         download->Resume(0);
       }
     }

@@ -32,6 +32,7 @@ class Hub:
         self.code = 200     # of the list
         self.endless = None  # "list" or "refusal": what is sent without an end
         self.ranges = True
+        self.etag = '"version-1"'
         self.lengths = True  # whether the host says how long an answer is
         self.cuts = []
         self.delay = 0.0    # before each 4 KB
@@ -101,8 +102,10 @@ class FileHandler(Handler):
         if hub.endless == "refusal":
             return self.without_an_end(403)
         data = hub.files[urllib.parse.parse_qs(urllib.parse.urlparse(self.path).query)["name"][0]]
-        begin, code, headers = 0, 200, {"ETag": '"version-1"'}
-        if hub.ranges and self.headers["Range"]:
+        begin, code, headers = 0, 200, {"ETag": hub.etag}
+        only_of = self.headers.get("If-Range")
+        same = only_of is None or (only_of == hub.etag and not only_of.startswith("W/"))
+        if hub.ranges and self.headers["Range"] and same:
             first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
             begin, code = int(first), 206
             end = min(int(last) + 1, len(data)) if last else len(data)

@@ -89,6 +89,14 @@ class HubTest(unittest.TestCase):
         self.assertEqual(len(hub.requests), before)
         db.execute("UPDATE temp.lm_models SET options = '{\"threads\":1}' WHERE name = 'tiny'")
 
+    def test_cut_where_the_host_marks_versions_weakly(self):
+        hub = self.hub()
+        hub.etag = 'W/"version-1"'
+        hub.cuts = [len(MODEL) // 4] * 3
+        self.connect().execute(INSERT, (PATH,))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+        self.assertEqual(hub.served, len(MODEL))  # each byte once
+
     def test_cut_where_nobody_said_how_long_it_is(self):
         hub = self.hub()
         hub.lengths = False  # the end of the connection is that of the file
