@@ -50,9 +50,12 @@ int64_t ChangeOf(const std::string& path) {
 }  // namespace
 
 absl::Status PartFile::Failed(absl::string_view doing, const std::string& path) const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(doing, " '", path, "': ", std::strerror(errno),
-                   " (what is there of it stays, and the next try goes on from it)"));
+  const int error = errno;
+  const std::string message = absl::StrCat(
+      doing, " '", path, "': ", std::strerror(error),
+      size_ > 0 ? " (what is there of it stays, and the next try goes on from it)" : "");
+  const bool denied = error == EACCES || error == EPERM || error == EROFS;
+  return denied ? absl::PermissionDeniedError(message) : absl::ResourceExhaustedError(message);
 }
 
 absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(const std::string& path, FileFacts facts,
@@ -65,12 +68,15 @@ absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(const std::string& path
     return absl::FailedPreconditionError(
         absl::StrCat("making '", folder.string(), "': ", error.message()));
   }
-  RETURN_IF_ERROR(part->Lock(cancel));
+  const absl::Status locked = part->Lock(cancel);
+  // Where nothing may be written, the file may be there.
+  if (!absl::IsPermissionDenied(locked)) RETURN_IF_ERROR(locked);
   if (SizeOf(path) == part->facts_.size) {
     ASSIGN_OR_RETURN(const std::string digest, part->DigestThere(cancel));
     part->is_there_ = digest == part->facts_.sha256;
   }
   if (part->is_there_) return part;
+  RETURN_IF_ERROR(locked);
   RETURN_IF_ERROR(part->Resume(cancel));
   return part;
 }

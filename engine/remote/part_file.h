@@ -31,7 +31,8 @@ struct FileFacts {
 class PartFile {
  public:
   // Goes on with path.part where it is one of these facts, else begins it. It is this process's,
-  // and this object's, as long as it lives: others wait. Cancelled once `cancel` is set.
+  // and this object's, as long as it lives: others wait. Cancelled once `cancel` is set;
+  // PermissionDenied where nothing may be written there and the file itself is not there.
   static absl::StatusOr<std::unique_ptr<PartFile>> Open(const std::string& path, FileFacts facts,
                                                         const std::atomic<bool>& cancel);
   ~PartFile();

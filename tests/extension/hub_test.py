@@ -3,6 +3,7 @@
 LM_KILLS makes it longer than CI has time for:
     LM_KILLS=250 LM0=... LM_MODEL=... python3 tests/extension/hub_test.py HubTest.test_processes_that_are_killed
 """
+import ctypes
 import os
 import pathlib
 import random
@@ -96,6 +97,19 @@ class HubTest(unittest.TestCase):
         self.connect().execute(INSERT, (PATH,))
         self.assertEqual(self.file.read_bytes(), MODEL)
         self.assertEqual(hub.served, len(MODEL))  # each byte once
+
+    def test_a_cache_that_cannot_be_written_has_what_it_has(self):
+        hub = self.hub()
+        self.connect().execute(INSERT, (PATH,))
+        (self.file.parent / "tiny-Q8_0.gguf.lock").unlink()
+        self.file.parent.chmod(0o555)
+        self.addCleanup(self.file.parent.chmod, 0o755)
+        read_only = lambda: ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # root keeps no CAP_DAC_OVERRIDE
+        before = hub.served
+        self.assertEqual(self.said(self.child("hf:org/tiny", preexec=read_only)), "text")
+        self.assertEqual(hub.served, before)
+        said = self.said(self.child("hf:org/tiny:Q4_0", preexec=read_only))
+        self.assertRegex(said, "making '.*tiny-Q4_0.gguf.lock': Permission denied; another way to have it: hf download")
 
     def test_cut_where_nobody_said_how_long_it_is(self):
         hub = self.hub()
