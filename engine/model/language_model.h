@@ -157,6 +157,11 @@ class LanguageModel {
   // far. Returns whether any are left. An error of reading them is one of the steps, too.
   virtual absl::StatusOr<bool> LayOutMore(absl::Duration /*time*/) { return false; }
 
+  // Lets go, between two steps, of a file that weights are in where somebody waits to change it.
+  // Returns whether that is to be asked again, in a few seconds where no step comes before. An
+  // error, where they are gone, is one of the steps, too.
+  virtual absl::StatusOr<bool> KeepWeights() { return false; }
+
   // The bytes of a block, of all layers of its class (classes[cache_class].block_bytes of them), or
   // of a slot's state, to be read between two steps and written while nothing else uses it. Empty
   // where they are not in one piece in host memory; then those of no other number are.

@@ -181,11 +181,20 @@ absl::Status PackedFile::Check() {
   // Somebody wants to write to it, perhaps since the line before.
   if (file_ != nullptr && !file_->IsHeld()) {
     status_ = file_->TakeCopy([&](absl::Span<const char> copy) { return CheckBytes(copy); });
-    if (!status_.ok() && !absl::IsDataLoss(status_)) status_ = Damaged(status_.message());
+    if (!status_.ok() && !absl::IsDataLoss(status_)) {
+      status_ = absl::DataLossError(absl::StrCat("the packed weights are gone: ", status_.message(),
+                                                 "; the next load packs the model again"));
+    }
   }
   checked_ = true;
   if (!status_.ok()) unlink(path_.c_str());
   return status_;
+}
+
+absl::StatusOr<bool> PackedFile::Keep() {
+  if (file_ == nullptr) return false;
+  if (!file_->IsHeld()) RETURN_IF_ERROR(Check());
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackedFileWriter::Create(

@@ -66,6 +66,10 @@ class PackedFile {
   // all their bytes are held against their digests. DataLoss from then on where they are others, or
   // are gone; a file that is damaged is removed. One thread at a time.
   absl::Status Check();
+  // The same for who reads none meanwhile: takes a copy where somebody waits to change the file,
+  // and looks at no bytes else. Returns whether to call it again within seconds. One thread at a
+  // time.
+  absl::StatusOr<bool> Keep();
 
  private:
   struct Entry {

@@ -394,6 +394,10 @@ absl::StatusOr<bool> Transformer::LayOutMore(absl::Duration time) {
   return false;
 }
 
+absl::StatusOr<bool> Transformer::KeepWeights() {
+  return packed_ == nullptr ? false : packed_->Keep();
+}
+
 absl::Span<char> Transformer::BlockMemory(int32_t cache_class, int32_t block) {
   if (stages_.size() > 1 || !stages_[0].backend->uses_host_memory()) return {};
   return stages_[0].cache.BlockMemory(cache_class, block);

@@ -56,6 +56,7 @@ class Transformer final : public LanguageModel {
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
   absl::StatusOr<bool> LayOutMore(absl::Duration time) override;
+  absl::StatusOr<bool> KeepWeights() override;
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
   absl::Span<char> StateMemory(int32_t slot) override;
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;

@@ -130,6 +130,7 @@ class Engine {
   void Step();               // 4. one step, or a queue of them
   void ForgetSalts();        // 5. that nobody uses any more
   void LayOutMore();         // 6. weights, in the gap between two steps
+  void KeepWeights();        // 7. that are in a file which somebody waits to change
   // Of Step: what is between two steps of the model.
   void DropAbandoned();
   void MoveRaised();
@@ -207,6 +208,7 @@ class Engine {
   WorkMeter work_meter_;
   StepPacer pacer_;
   WeightLayout weight_layout_;
+  absl::Time keep_again_ = absl::InfinitePast();  // KeepWeights does nothing before
   StepResults results_;               // of the step that was run last
   StepPlan* behind_ = nullptr;        // the step that has begun behind it
   std::vector<EndedSequence> ended_;  // to be delivered

@@ -1,4 +1,5 @@
 // The loop of the engine's thread: what is between two steps.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,7 @@ void Engine::Run() {
       Step();
       ForgetSalts();
       LayOutMore();
+      KeepWeights();
       recovered_ = false;
     } catch (...) {  // there is no memory; the process is the host's, and must live
       Recover();
@@ -48,10 +50,10 @@ bool Engine::HasNews() const {
 bool Engine::WaitForWork() {
   absl::MutexLock lock(&mutex_);
   const absl::Condition has_news(this, &Engine::HasNews);
-  if (scheduler_ != nullptr && scheduler_->idle() && !weight_layout_.left()) {
-    mutex_.Await(has_news);
-  } else if (scheduler_ != nullptr && scheduler_->idle()) {
-    mutex_.AwaitWithDeadline(has_news, weight_layout_.again());
+  if (scheduler_ != nullptr && scheduler_->idle()) {
+    const absl::Time layout =
+        weight_layout_.left() ? weight_layout_.again() : absl::InfiniteFuture();
+    mutex_.AwaitWithDeadline(has_news, std::min(layout, keep_again_));
   } else if (only_loads_) {  // meanwhile a waiting request may be abandoned, which is no news
     mutex_.AwaitWithTimeout(has_news, absl::Milliseconds(20));
   }
@@ -170,6 +172,20 @@ void Engine::LayOutMore() {
   const absl::Status lost = weight_layout_.Go(idle, interrupted, laid_out);
   if (lost.ok()) return;
   LoseModel(lost);
+  Deliver();
+}
+
+void Engine::KeepWeights() {
+  constexpr absl::Duration kEach = absl::Seconds(2);  // and steps themselves look
+  if (absl::Now() < keep_again_) return;
+  absl::StatusOr<bool> again = model_->language_model().KeepWeights();
+  if (again.ok() && model_->draft() != nullptr) {
+    const absl::StatusOr<bool> draft = model_->draft()->language_model().KeepWeights();
+    again = draft.ok() ? *again || *draft : draft;
+  }
+  keep_again_ = again.ok() && *again ? absl::Now() + kEach : absl::InfiniteFuture();
+  if (again.ok()) return;
+  LoseModel(again.status());
   Deliver();
 }
 

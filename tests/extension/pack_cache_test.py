@@ -116,6 +116,16 @@ class PackCacheTest(unittest.TestCase):
             # The next one finds no directory, and packs the model again.
             self.assertEqual(self.ask(self.start()), [self.answer, "written"])
 
+    def test_a_model_that_nobody_asks_lets_go_too(self):
+        process, state = self.mapped()
+        pack = self.pack()
+        pack.chmod(0o644)
+        began = time.monotonic()
+        with open(pack, "r+b") as file:
+            file.truncate(0)
+        self.assertLess(time.monotonic() - began, 20)  # far from /proc/sys/fs/lease-break-time
+        self.assertEqual(self.ask(process), [self.answer, state])
+
     def test_what_is_not_promised_to_stay_is_read(self):
         pack = self.packed()
         pack.chmod(0o644)
