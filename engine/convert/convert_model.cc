@@ -20,6 +20,7 @@
 #include "engine/gguf/block_format.h"
 #include "engine/gguf/gguf_header.h"
 #include "engine/gguf/message.h"
+#include "engine/gguf/split_files.h"
 #include "engine/hf/hf_directory.h"
 #include "engine/model/adapter_file.h"
 
@@ -213,6 +214,14 @@ class Converter {
   int layers_ = 0;
 };
 
+// That what was read is one model. What is gone was read to its end nevertheless.
+absl::Status CheckUnchanged(const std::string& source, const ModelIdentity& before) {
+  const absl::StatusOr<ModelIdentity> now = IdentifyModel(source);
+  if (!now.ok() || !IsReplaced(before, *now)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(Quoted(source), ": was replaced or changed while it was being converted"));
+}
+
 }  // namespace
 
 absl::Status CheckConversion(const std::string& destination, const std::string& type) {
@@ -225,6 +234,7 @@ absl::StatusOr<ConvertReport> ConvertModel(
     int num_threads, const Importance& importance,
     absl::FunctionRef<absl::Status(const std::string&)> try_out) {
   ASSIGN_OR_RETURN(const Target target, FindTarget(type));
+  ASSIGN_OR_RETURN(const ModelIdentity before, IdentifyModel(source));
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(source));
   if (IsAdapter(gguf->metadata())) {
     return absl::InvalidArgumentError(
@@ -234,6 +244,7 @@ absl::StatusOr<ConvertReport> ConvertModel(
   ASSIGN_OR_RETURN(const std::unique_ptr<NewFile> out, NewFile::Create(destination));
   ASSIGN_OR_RETURN(const ConvertReport report,
                    Converter(*gguf, target, num_threads, importance).WriteTo(out.get()));
+  RETURN_IF_ERROR(CheckUnchanged(source, before));
   RETURN_IF_ERROR(try_out(out->part()));
   RETURN_IF_ERROR(out->Finish());
   return report;

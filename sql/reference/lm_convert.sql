@@ -34,6 +34,8 @@ SELECT family, problem FROM lm_inspect('$TMP/small.gguf');
 SELECT lm_convert('$MODELS/llama-q8_0-lora-1.gguf', '$TMP/adapter.gguf', 'Q4_0');
 --! llama-q8_0-lora-1.gguf.*an adapter \(LoRA\) of a model, and none itself
 
+-- A source that somebody writes over or replaces meanwhile is an error, and leaves no file.
+--
 -- Nothing is written over, neither the file nor what is its name and '.part' until it is complete: one that a conversion has left which was
 -- killed is to be deleted by hand.
 SELECT lm_convert('$MODELS/qwen3-f32.gguf', '$TMP/small.gguf', 'F16');

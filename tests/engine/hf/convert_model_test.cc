@@ -4,8 +4,11 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/gguf/gguf_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -92,6 +95,35 @@ TEST_F(ConvertModelTest, AppearsWhenItWasTriedOut) {
   EXPECT_TRUE(absl::IsInvalidArgument(CheckConversion(Path("out.gguf"), "F17")));
   EXPECT_TRUE(ConvertModel(Path("in.gguf"), Path("out.gguf"), "F16", 1).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(CheckConversion(Path("out.gguf"), "F16")));
+}
+
+TEST_F(ConvertModelTest, ASourceThatIsWrittenOverMeanwhileIsRefused) {
+  GgufBuilder gguf;
+  gguf.AddTensor("blk.0.ffn_up.weight", kGgmlF32, {1024, 4096},
+                 Bytes(std::vector<float>(4 << 20, 1)));
+  folder_.Write("in.gguf", gguf.Build());
+  for (const bool removed : {false, true}) {
+    bool changed = false;
+    const CheckpointScope scope([&] {  // asked between two pieces
+      if (std::exchange(changed, true)) return false;
+      if (removed) {
+        std::filesystem::remove(Path("in.gguf"));
+      } else {
+        folder_.Write("in.gguf", gguf.Build());
+      }
+      return false;
+    });
+    const absl::Status status = ConvertModel(Path("in.gguf"), Path("out.gguf"), "F16", 1).status();
+    ASSERT_TRUE(changed);
+    if (removed) {
+      EXPECT_TRUE(status.ok()) << status;
+    } else {
+      EXPECT_EQ(std::string(status.message()),
+                absl::StrCat("\"", Path("in.gguf"),
+                             "\": was replaced or changed while it was being converted"));
+      EXPECT_TRUE(CheckConversion(Path("out.gguf"), "F16").ok());  // nothing is left
+    }
+  }
 }
 
 }  // namespace
