@@ -39,22 +39,31 @@ std::optional<SplitPosition> PositionInName(const std::string& path) {
   return SplitPosition{number - 1, count};
 }
 
-absl::StatusOr<ModelIdentity> IdentifyDirectory(const std::filesystem::path& folder) {
+// What engine/hf reads of a directory, but for weights in several files.
+constexpr absl::string_view kReadOfDirectory[] = {
+    "config.json",           "generation_config.json",       "tokenizer.json",
+    "tokenizer_config.json", "chat_template.jinja",          "chat_template.json",
+    "modules.json",          "1_Pooling/config.json",        "quantize_config.json",
+    "model.safetensors",     "model.safetensors.index.json",
+};
+
+// What is no file, or leads to none, is none of those that are read.
+IdentifiedFile IdentifyPart(const std::string& path) {
+  return {path, IdentifyFile(path).value_or(FileIdentity())};
+}
+
+absl::StatusOr<ModelIdentity> IdentifyDirectory(const std::string& folder) {
+  const absl::Status config = IdentifyFile(absl::StrCat(folder, "/config.json")).status();
+  if (absl::IsNotFound(config)) return NoModelIn(folder, config);
+  RETURN_IF_ERROR(config);
   ModelIdentity identity;
-  const absl::StatusOr<FileIdentity> config = IdentifyFile((folder / "config.json").string());
-  if (absl::IsNotFound(config.status())) return NoModelIn(folder.string(), config.status());
-  RETURN_IF_ERROR(config.status());
-  identity.push_back(*config);
-  std::vector<std::string> paths = ListFolder(folder.string()).value_or(std::vector<std::string>());
-  std::erase_if(paths, [](const std::string& path) {
-    const std::string extension = std::filesystem::path(path).extension().string();
-    return extension != ".json" && extension != ".safetensors" && extension != ".jinja";
-  });
-  paths.push_back((folder / "1_Pooling" / "config.json").string());
-  std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
-    // What is no file, or leads to none, is none of those that are read.
-    identity.push_back(IdentifyFile(path).value_or(FileIdentity()));
+  for (const absl::string_view name : kReadOfDirectory) {
+    identity.push_back(IdentifyPart(absl::StrCat(folder, "/", name)));
+  }
+  for (const std::string& path : ListFolder(folder).value_or(std::vector<std::string>())) {
+    if (absl::EndsWith(path, ".safetensors") && !absl::EndsWith(path, "/model.safetensors")) {
+      identity.push_back(IdentifyPart(path));
+    }
   }
   return identity;
 }
@@ -107,19 +116,21 @@ absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return IdentifyDirectory(path);
   ASSIGN_OR_RETURN(const FileIdentity own, IdentifyFile(path));
   const std::optional<SplitPosition> position = PositionInName(path);
-  if (!position.has_value()) return ModelIdentity{own};
+  if (!position.has_value()) return ModelIdentity{{path, own}};
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, SplitPaths(path, *position));
   ModelIdentity identity;
-  for (const std::string& part : paths) {
-    identity.push_back(IdentifyFile(part).value_or(FileIdentity()));
-  }
+  for (const std::string& part : paths) identity.push_back(IdentifyPart(part));
   return identity;
 }
 
 bool IsReplaced(const ModelIdentity& loaded, const ModelIdentity& now) {
-  if (loaded.size() != now.size()) return true;
-  for (size_t i = 0; i < now.size(); ++i) {
-    if (now[i] != loaded[i] && now[i] != FileIdentity()) return true;
+  auto next = loaded.begin();  // they are in one order
+  for (const IdentifiedFile& file : now) {
+    const auto was = std::find_if(next, loaded.end(),
+                                  [&file](const IdentifiedFile& l) { return l.path == file.path; });
+    if (was == loaded.end()) continue;
+    if (file.identity != FileIdentity() && file != *was) return true;
+    next = was + 1;
   }
   return false;
 }

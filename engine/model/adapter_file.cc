@@ -93,7 +93,8 @@ absl::StatusOr<ModelIdentity> IdentifyFiles(const std::string& model_path,
   }
   const std::string chat_template = ChatTemplatePath(model_path, options);
   if (!chat_template.empty()) {
-    ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile(chat_template));
+    ASSIGN_OR_RETURN(const FileIdentity own, IdentifyFile(chat_template));
+    identity.push_back({chat_template, own});
   }
   return identity;
 }

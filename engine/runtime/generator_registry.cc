@@ -72,7 +72,7 @@ absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Load(const std::st
   if (absl::IsCancelled(model.status()) && ExitGuard::exit_begun()) return ExitGuard::Error();
   RETURN_IF_ERROR(model.status());
   ASSIGN_OR_RETURN(const ModelIdentity now, IdentifyFiles(path, key.options));
-  if (now != key.files) {
+  if (IsReplaced(key.files, now)) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": was replaced or changed while it was being loaded"));
   }

@@ -280,7 +280,11 @@ class DirectoryTest(FolderTest):
         tensors["model.norm.weight"] = (kind, shape, struct.pack(f"<{shape[0]}f", *[2.0] * shape[0]))
         (folder / "model.safetensors").unlink()
         hf_writer.save(folder / "model.safetensors", tensors)
-        self.assertNotEqual(self.ask("lm_logprobs", "the rain", folder), before)
+        after = self.ask("lm_logprobs", "the rain", folder)
+        self.assertNotEqual(after, before)
+        (folder / "notes.json").write_text("{}")  # nothing of the model's
+        (folder / "model.safetensors").unlink()  # it is still in memory
+        self.assertEqual(self.ask("lm_logprobs", "the rain", folder), after)
 
     def test_what_is_wrong_is_named(self):
         gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")

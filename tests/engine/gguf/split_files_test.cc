@@ -158,20 +158,31 @@ TEST_F(SplitFilesTest, ADirectorysIdentityIsThatOfWhatIsReadOfIt) {
   Write("config.json", "{}");
   Write("model.safetensors", "x");
   std::filesystem::create_directories(Path("1_Pooling"));
-  std::filesystem::create_directories(Path("folder.json"));
-  std::filesystem::create_symlink("nowhere", Path("link.json"));
-  Write("notes.txt", "x");
+  std::filesystem::create_directories(Path("modules.json"));
+  std::filesystem::create_symlink("nowhere", Path("tokenizer.json"));
   const ModelIdentity first = IdentifyModel(directory_).value();
   Write("notes.txt", "xyz");
+  Write("notes.json", "{}");
   EXPECT_EQ(IdentifyModel(directory_).value(), first);
-  for (const char* name :
-       {"model.safetensors", "1_Pooling/config.json", "config.json", "nowhere"}) {
+  for (const char* name : {"model.safetensors", "1_Pooling/config.json", "config.json", "nowhere",
+                           "chat_template.jinja"}) {
     const ModelIdentity before = IdentifyModel(directory_).value();
     Write(name, "other");
     EXPECT_TRUE(IsReplaced(before, IdentifyModel(directory_).value())) << name;
   }
   std::filesystem::remove(Path("config.json"));
   EXPECT_FALSE(IdentifyModel(directory_).ok());
+}
+
+TEST_F(SplitFilesTest, ADirectorysWeightsMayGoAndOthersMayCome) {
+  Write("config.json", "{}");
+  for (const char* name : {"a.safetensors", "b.safetensors", "c.safetensors"}) Write(name, "x");
+  const ModelIdentity loaded = IdentifyModel(directory_).value();
+  std::filesystem::remove(Path("a.safetensors"));
+  Write("adapter.safetensors", "x");
+  EXPECT_FALSE(IsReplaced(loaded, IdentifyModel(directory_).value()));
+  Write("c.safetensors", "other");
+  EXPECT_TRUE(IsReplaced(loaded, IdentifyModel(directory_).value()));
 }
 
 TEST_F(SplitFilesTest, PartsInTheWrongPlaceAreRefused) {
