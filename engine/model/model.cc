@@ -260,6 +260,13 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   return model;
 }
 
+// Whether the token only fills a table of embeddings up: it has no name, is of the type that
+// converters give it, or is called as they call it.
+bool IsPadding(const Tokenizer& tokenizer, int32_t token) {
+  return token >= tokenizer.size() || tokenizer.vocabulary().types[token] == TokenType::kUnused ||
+         tokenizer.TokenName(token) == absl::StrCat("[PAD", token, "]");
+}
+
 }  // namespace
 
 absl::Status CheckGenerates(const ModelInfo& info) {
@@ -276,17 +283,22 @@ absl::Status CheckDraft(const Model& model, const Model& draft) {
                                                    Printable(model.info().name), "': ", why));
   };
   if (!draft.info().generates) return refuse("it writes no text");
-  const int32_t vocab = model.language_model().vocab_size();
-  if (draft.language_model().vocab_size() != vocab) {
-    return refuse(absl::StrCat("its vocabulary has ", draft.language_model().vocab_size(),
-                               " tokens, not ", vocab));
-  }
-  for (int32_t token = 0; token < vocab; ++token) {
+  const int32_t size = draft.language_model().vocab_size();
+  const int32_t wanted_size = model.language_model().vocab_size();
+  const int32_t common = std::min(size, wanted_size);
+  for (int32_t token = 0; token < common; ++token) {
     const absl::string_view own = draft.tokenizer().TokenBytes(token);
     const absl::string_view wanted = model.tokenizer().TokenBytes(token);
     if (own == wanted) continue;
     return refuse(absl::StrCat("its token ", token, " is '", Printable(own), "', not '",
                                Printable(wanted), "'"));
+  }
+  const Tokenizer& larger = size > wanted_size ? draft.tokenizer() : model.tokenizer();
+  for (int32_t token = common; token < std::max(size, wanted_size); ++token) {
+    if (IsPadding(larger, token)) continue;
+    return refuse(absl::StrCat("its vocabulary has ", size, " tokens, not ", wanted_size, ", and ",
+                               token, ", '", Printable(larger.TokenName(token)),
+                               "', is no padding"));
   }
   if (draft.language_model().cache().recurrent()) {
     return refuse("it has recurrent states, which take no guess back");

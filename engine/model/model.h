@@ -92,7 +92,8 @@ absl::Status CheckRanks(const ModelInfo& info);
 class Model;
 
 // InvalidArgument, saying why, where `draft` cannot guess for `model`: it writes no texts, has
-// another vocabulary (which token differs), or recurrent states, which take no guess back.
+// another vocabulary (which token differs; one may have more padding than the other), or recurrent
+// states, which take no guess back.
 absl::Status CheckDraft(const Model& model, const Model& draft);
 
 // Immutable except for the language model's KV cache.

@@ -14,8 +14,11 @@ struct DraftModel::RowCache final : DraftMemory {
   std::vector<int32_t> tokens;  // whose keys and values it has
 };
 
-DraftModel::DraftModel(LanguageModel* model, const std::atomic<bool>* cancel)
-    : model_(*model), cancel_(*cancel), blocks_(model->cache(), /*share=*/true) {
+DraftModel::DraftModel(LanguageModel* model, int32_t vocab, const std::atomic<bool>* cancel)
+    : model_(*model),
+      common_vocab_(std::min(vocab, model->vocab_size())),
+      cancel_(*cancel),
+      blocks_(model->cache(), /*share=*/true) {
   blocks_.Distrust();  // an engine that recovers makes another one over the same memory
 }
 
@@ -63,6 +66,9 @@ bool DraftModel::Begin(DraftRow* row, int32_t budget, Active* active) {
   blocks_.Truncate(computed, &cache.table);
   blocks_.LeaveBehind(computed, &cache.table);
   const auto rest = context.subspan(computed);
+  const bool strange = std::any_of(rest.begin(), rest.end(),
+                                   [this](int32_t token) { return token >= common_vocab_; });
+  if (strange) return false;
   const auto now = rest.subspan(0, std::min<size_t>(rest.size(), budget));
   if (!blocks_.Grow(row->salt, std::max<int64_t>(longest, computed + now.size()), &cache.table)) {
     cache.tokens.clear();
@@ -103,8 +109,11 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
     if (!a.samples) continue;
     const absl::StatusOr<int32_t>& token = results_.tokens[picked];
     RETURN_IF_ERROR(token.status());
-    a.row->draft.tokens.push_back(*token);
-    if (!results_.margins.empty()) a.row->draft.margins.push_back(results_.margins[picked]);
+    a.samples = *token < common_vocab_;
+    if (a.samples) {
+      a.row->draft.tokens.push_back(*token);
+      if (!results_.margins.empty()) a.row->draft.margins.push_back(results_.margins[picked]);
+    }
     ++picked;
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
-// DraftModel: a ModelDrafter that asks a smaller model of the same vocabulary what comes next. It
-// has a cache of its own, in which prefixes are shared as in the large one's.
+// DraftModel: a ModelDrafter that asks a smaller model of the same vocabulary, of which each may
+// have padding that the other lacks, what comes next. It has a cache of its own, in which prefixes
+// are shared as in the large one's.
 #ifndef LM_ENGINE_RUNTIME_DRAFT_MODEL_H_
 #define LM_ENGINE_RUNTIME_DRAFT_MODEL_H_
 
@@ -22,8 +23,10 @@ class DraftModel final : public ModelDrafter {
   // Of a call: what a row lacks beyond that is computed by the next ones, and it has no draft yet.
   static constexpr int32_t kStepTokens = 512;
 
+  // `vocab`: how many tokens the model that it guesses for has. None that one of the two lacks is
+  // proposed, and a text that has one has no draft.
   // REQUIRES: *model is not recurrent; it and *cancel outlive this, and this the memories it fills.
-  DraftModel(LanguageModel* model, const std::atomic<bool>* cancel);
+  DraftModel(LanguageModel* model, int32_t vocab, const std::atomic<bool>* cancel);
 
   void Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
                std::vector<CacheOp>* cache_ops) override;
@@ -45,6 +48,7 @@ class DraftModel final : public ModelDrafter {
   void GiveUp(const std::vector<Active>& rows);
 
   LanguageModel& model_;
+  const int32_t common_vocab_;
   const std::atomic<bool>& cancel_;
   BlockManager blocks_;
   StepCosts costs_;

@@ -85,7 +85,8 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
 std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
   std::unique_ptr<ModelDrafter> draft;
   if (Model* model = model_->draft()) {
-    draft = std::make_unique<DraftModel>(&model->language_model(), &cancellation_->flag());
+    draft = std::make_unique<DraftModel>(
+        &model->language_model(), model_->language_model().vocab_size(), &cancellation_->flag());
   } else if (LanguageModel& own = model_->language_model(); own.has_mtp()) {
     draft = std::make_unique<MtpDrafter>(&own, &cancellation_->flag());
   }

@@ -42,18 +42,7 @@ struct SmallModel {
     Set("llama.attention.head_count_kv", uint32_t{2});
     Set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
     Set("tokenizer.ggml.model", std::string("llama"));
-    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
-    std::vector<int32_t> types = {2, 3, 3};
-    for (int byte = 0; byte < 256; ++byte) {
-      char name[8];
-      std::snprintf(name, sizeof(name), "<0x%02X>", byte);
-      tokens.push_back(name);
-      types.push_back(6);
-    }
-    Set("tokenizer.ggml.tokens", tokens);
-    Set("tokenizer.ggml.token_type", types);
-    Set("tokenizer.ggml.scores", std::vector<float>(tokens.size(), 0.0f));
-    tensors["token_embd.weight"] = {{32, 259}};
+    SetTokens({}, 0);
     tensors["output_norm.weight"] = {{32}};
     tensors["blk.0.attn_norm.weight"] = {{32}};
     tensors["blk.0.ffn_norm.weight"] = {{32}};
@@ -64,6 +53,24 @@ struct SmallModel {
     tensors["blk.0.ffn_gate.weight"] = {{32, 48}};
     tensors["blk.0.ffn_up.weight"] = {{32, 48}};
     tensors["blk.0.ffn_down.weight"] = {{48, 32}};
+  }
+
+  // The vocabulary: 3 special tokens, the 256 bytes, and `others`, of one type.
+  void SetTokens(const std::vector<std::string>& others, int32_t type) {
+    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+    std::vector<int32_t> types = {2, 3, 3};
+    for (int byte = 0; byte < 256; ++byte) {
+      char name[8];
+      std::snprintf(name, sizeof(name), "<0x%02X>", byte);
+      tokens.push_back(name);
+      types.push_back(6);
+    }
+    tokens.insert(tokens.end(), others.begin(), others.end());
+    types.resize(tokens.size(), type);
+    Set("tokenizer.ggml.tokens", tokens);
+    Set("tokenizer.ggml.token_type", types);
+    Set("tokenizer.ggml.scores", std::vector<float>(tokens.size(), 0.0f));
+    tensors["token_embd.weight"] = {{32, tokens.size()}};
   }
 
   void Write(const std::string& path) const {

@@ -24,7 +24,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/runtime/block_manager.h"
+#include "engine/runtime/draft_model.h"
 #include "engine/runtime/engine.h"
+#include "tests/engine/model/small_model.h"
 #include "tests/testdata.h"
 
 namespace lm {
@@ -290,6 +292,53 @@ TEST(DraftModelTest, AnotherVocabularyIsRefused) {
   EXPECT_THAT(refused("llama-yarn-f32.gguf", "mamba-f32.gguf"),
               testing::HasSubstr("it has recurrent states, which take no guess back"));
   EXPECT_THAT(refused("llama-q8_0.gguf", "nobody.gguf"), testing::HasSubstr("nobody.gguf"));
+}
+
+// Of two vocabularies one may have padding that the other lacks.
+TEST(DraftModelTest, NeitherProposesNorSeesWhatOneOfTheTwoLacks) {
+  SmallModel small;
+  small.SetTokens({"[PAD259]", "[PAD260]"}, /*unused*/ 5);
+  small.fill = [](const std::string& name, uint64_t i) {  // it says the last token
+    return name == "token_embd.weight" && i / 32 == 260 ? 1.0f : 0.5f;
+  };
+  auto model = small.Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::atomic<bool> cancel{false};
+  for (const int32_t vocab : {259, 261, 300}) {
+    DraftModel drafter(&(*model)->language_model(), vocab, &cancel);
+    for (const std::vector<int32_t>& context :
+         {std::vector<int32_t>{1, 50, 100}, std::vector<int32_t>{1, 260, 50},
+          std::vector<int32_t>{1, 261, 50}}) {
+      std::unique_ptr<DraftMemory> memory;
+      DraftRow row{.context = context, .most = 2, .memory = &memory};
+      std::vector<CacheOp> no_ops;
+      drafter.Propose(
+          absl::MakeSpan(&row, 1), [](const DraftRow&) { return true; }, &no_ops);
+      const bool known = vocab > 260 && context[1] < 261;
+      EXPECT_EQ(row.draft.tokens, known ? std::vector<int32_t>(2, 260) : std::vector<int32_t>())
+          << vocab << " " << context[1];
+    }
+  }
+}
+
+TEST(DraftModelTest, APaddedVocabularyIsTheSame) {
+  auto load = [](const std::vector<std::string>& others, int32_t type) {
+    SmallModel small;
+    small.SetTokens(others, type);
+    return small.Load().value();
+  };
+  constexpr int32_t kNormal = 1, kUnused = 5;
+  const auto plain = load({}, kNormal), unused = load({"a", "b"}, kUnused);
+  for (const auto& padded : {load({"[PAD259]", "[PAD260]"}, kNormal), load({"a"}, kUnused)}) {
+    EXPECT_TRUE(CheckDraft(*plain, *padded).ok());
+    EXPECT_TRUE(CheckDraft(*padded, *plain).ok());
+  }
+  EXPECT_TRUE(CheckDraft(*load({"a"}, kUnused), *unused).ok());
+  const auto more = load({"[PAD259]", "b"}, kNormal);
+  for (const absl::Status& status : {CheckDraft(*plain, *more), CheckDraft(*more, *plain)}) {
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("and 260, 'b', is no padding"));
+  }
+  EXPECT_FALSE(CheckDraft(*unused, *more).ok());
 }
 
 }  // namespace

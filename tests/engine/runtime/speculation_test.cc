@@ -195,7 +195,8 @@ TEST(DraftModelTest, GoesOnAsLongAsItIsWorthIt) {
   auto model = Model::Load(LM_TESTDATA "/models/qwen3-f32.gguf", {});
   ASSERT_TRUE(model.ok()) << model.status();
   const std::atomic<bool> cancel{false};
-  DraftModel drafter(&(*model)->language_model(), &cancel);
+  LanguageModel& language_model = (*model)->language_model();
+  DraftModel drafter(&language_model, language_model.vocab_size(), &cancel);
   Text all;
   for (const size_t longest : {5, 1, 3}) {
     std::unique_ptr<DraftMemory> memory;
