@@ -1,5 +1,6 @@
 #include "engine/model/load_layer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,20 @@ std::vector<float> AlibiSlopes(const AttentionSpec& attention) {
     slopes.push_back(static_cast<float>(std::exp2(step * exponent)));
   }
   return slopes;
+}
+
+// That no token has an expert twice, which no backend reckons with; `of_tokens` (tokens, chosen).
+absl::Status CheckDiffer(absl::string_view name, absl::Span<const int32_t> of_tokens,
+                         int32_t chosen) {
+  for (size_t begin = 0; begin < of_tokens.size(); begin += chosen) {
+    const auto experts = of_tokens.subspan(begin, chosen);
+    for (auto expert = experts.begin(); expert != experts.end(); ++expert) {
+      if (std::find(experts.begin(), expert, *expert) == expert) continue;
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "': token ", begin / chosen,
+                                                     " has expert ", *expert, " twice"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 class LayerLoader {
@@ -421,9 +436,10 @@ class LayerLoader {
       break;
     }
     if (spec.by_token) {
-      ASSIGN_OR_RETURN(weights.of_tokens,
-                       loader_.HostInts(Name("ffn_gate_tid2eid.weight"), spec_.vocab,
-                                        spec.router.chosen, /*below=*/spec.count));
+      const std::string name = Name("ffn_gate_tid2eid.weight");
+      ASSIGN_OR_RETURN(weights.of_tokens, loader_.HostInts(name, spec_.vocab, spec.router.chosen,
+                                                           /*below=*/spec.count));
+      RETURN_IF_ERROR(CheckDiffer(name, weights.of_tokens, spec.router.chosen));
     }
     loader_.LeaveOut(Name("exp_probs_b_vl.bias"));  // of images' tokens
     if (layer_.feed_forward.beside) RETURN_IF_ERROR(LoadNormsBeside(&weights));

@@ -156,6 +156,28 @@ TEST(NotFiniteModelTest, ATensorWithAScaleThatIsNoNumberIsNamed) {
   std::filesystem::remove(path);
 }
 
+// Of the experts that a table gives each token (DeepSeek 4's first layers).
+TEST(RepeatedExpertTest, ATokenThatHasOneTwiceIsNamed) {
+  const std::string original = absl::StrCat(LM_TESTDATA, "/models/deepseek4-f32.gguf");
+  const std::string path = absl::StrCat(testing::TempDir(), "/repeated-", getpid(), ".gguf");
+  const auto gguf = GgufFile::Open(original).value();
+  const TensorInfo* table = gguf->FindTensor("blk.0.ffn_gate_tid2eid.weight");
+  ASSERT_NE(table, nullptr);
+  std::filesystem::copy_file(original, path);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  int32_t experts[2];
+  file.seekg(table->offset + 7 * table->cols * sizeof(int32_t));
+  file.read(reinterpret_cast<char*>(experts), sizeof(experts));
+  experts[1] = experts[0];
+  file.seekp(table->offset + 7 * table->cols * sizeof(int32_t));
+  file.write(reinterpret_cast<const char*>(experts), sizeof(experts));
+  file.close();
+  EXPECT_EQ(std::string(Model::Load(path, {.threads = 1, .kv_bytes = 1 << 24}).status().message()),
+            absl::StrCat("model '", path, "': tensor '", table->name, "': token 7 has expert ",
+                         experts[0], " twice"));
+  std::filesystem::remove(path);
+}
+
 // While its weights are still read for every step.
 TEST(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
   const std::string path = absl::StrCat(testing::TempDir(), "/changed-", getpid(), ".gguf");
