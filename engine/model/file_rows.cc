@@ -1,5 +1,6 @@
 #include "engine/model/file_rows.h"
 
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,17 @@
 namespace lm {
 
 absl::Status FileRows::Read(absl::Span<const int32_t> rows, float* values) const {
+  const absl::Status read = ReadEach(rows, values);
+  if (!file_->lasts()) return read;
+  const absl::Status unchanged = file_->CheckUnchanged();
+  return unchanged.ok() ? read : absl::DataLossError(InContext(unchanged.message()));
+}
+
+std::string FileRows::InContext(absl::string_view message) const {
+  return absl::StrCat("tensor '", info_.name, "': ", message);
+}
+
+absl::Status FileRows::ReadEach(absl::Span<const int32_t> rows, float* values) const {
   const int64_t row_bytes = RowBytes(info_.dtype, info_.cols);
   std::vector<char> bytes(row_bytes);
   for (const int32_t row : rows) {
@@ -15,10 +27,7 @@ absl::Status FileRows::Read(absl::Span<const int32_t> rows, float* values) const
     if (status.ok()) {
       status = CheckFinite(info_.dtype, bytes.data(), info_.cols, row * info_.cols);
     }
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat("tensor '", info_.name, "': ", status.message()));
-    }
+    if (!status.ok()) return absl::Status(status.code(), InContext(status.message()));
     DequantizeRow(info_.dtype, bytes.data(), info_.cols, values);
     values += info_.cols;
   }

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/base/file.h"
 #include "engine/gguf/gguf_file.h"
@@ -25,10 +27,14 @@ class FileRows {
   int64_t cols() const { return info_.cols; }
 
   // values (rows.size(), cols()). Errors name the tensor: the file's, or values that are not
-  // finite. REQUIRES: the rows are in range.
+  // finite; DataLoss where the file has been changed since it was opened, which is looked at once.
+  // REQUIRES: the rows are in range.
   absl::Status Read(absl::Span<const int32_t> rows, float* values) const;
 
  private:
+  absl::Status ReadEach(absl::Span<const int32_t> rows, float* values) const;
+  std::string InContext(absl::string_view message) const;
+
   std::shared_ptr<const RandomAccessFile> file_;
   TensorInfo info_;
 };

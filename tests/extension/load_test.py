@@ -177,6 +177,24 @@ class LoadTest(unittest.TestCase):
             self.assertEqual(harness.value(connection, architecture), "qwen2")
             connection.close()
 
+    def test_a_file_that_is_written_over_while_it_is_read_ends_the_statement(self):
+        """Gemma's embeddings of each layer stay in it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/m.gguf"
+            shutil.copy(harness.MODELS / "gemma4-e-f32.gguf", path)
+            connection = harness.connect()
+            connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('m', ?)", (path,))
+            sql = "SELECT generate('row ' || value, NULL, '{\"model\":\"m\",\"max_tokens\":8}') FROM json_each(?)"
+            rows = connection.execute(sql, (str(list(range(400))),))
+            rows.fetchone()
+            with open(path, "r+b") as file:
+                file.seek(-1, os.SEEK_END)
+                file.write(b"\0")
+            with self.assertRaisesRegex(Exception, f"tensor 'per_layer_token_embd.weight': '{path}' was changed while it was in use"):
+                rows.fetchall()
+            self.assertEqual(len(connection.execute(sql, ("[1, 2]",)).fetchall()), 2)
+            connection.close()
+
     def test_what_a_model_answered_is_not_remembered_of_one_that_is_written_over_it(self):
         """As large as that was, and as old, as its file says."""
         first = (harness.MODELS / "llama-spm-untied-f32.gguf").read_bytes()

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -109,10 +110,9 @@ TEST_P(DamagedModelTest, IsRefusedOrRuns) {
 // A step with the last token of the vocabulary, of a sequence that has none yet.
 absl::Status RunOneToken(LanguageModel& language_model) {
   ModelStep step;
-  step.tables.blocks.resize(1);
   const int32_t token = language_model.vocab_size() - 1;
   step.tables.Append(&token, 1, 0);
-  step.tables.blocks[0] = {0};
+  step.tables.blocks.assign(language_model.cache().classes.size(), {0});
   step.logit_rows = {0};
   StepResults results;
   const std::atomic<bool> never{false};
@@ -178,34 +178,65 @@ TEST(RepeatedExpertTest, ATokenThatHasOneTwiceIsNamed) {
   std::filesystem::remove(path);
 }
 
-// While its weights are still read for every step.
-TEST(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
-  const std::string path = absl::StrCat(testing::TempDir(), "/changed-", getpid(), ".gguf");
-  for (const bool cut : {false, true}) {
-    SCOPED_TRACE(cut);
-    std::filesystem::copy_file(absl::StrCat(LM_TESTDATA, "/models/llama-q8_0.gguf"), path,
+// A file of a model that is in use.
+class ChangedModelTest : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::unique_ptr<Model> Load(const char* name, int64_t least_deferred) const {
+    std::filesystem::copy_file(absl::StrCat(LM_TESTDATA, "/models/", name), path_,
                                std::filesystem::copy_options::overwrite_existing);
     auto model =
-        Model::Load(path, {.threads = 1, .kv_bytes = 1 << 24, .least_deferred = 0}).value();
-    LanguageModel& language_model = model->language_model();
+        Model::Load(path_, {.threads = 1, .kv_bytes = 1 << 24, .least_deferred = least_deferred});
+    EXPECT_TRUE(model.ok()) << model.status();
     TestSequence sequence = MakeSequence({5, 17, 3, 200, 41}, 0);
-    Feed(language_model, {&sequence}, {3});
+    Feed((*model)->language_model(), {&sequence}, {3});
+    return *std::move(model);
+  }
+  void Change(bool cut) const {
     if (cut) {
-      std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+      std::filesystem::resize_file(path_, std::filesystem::file_size(path_) / 2);
     } else {
-      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
       file.seekp(-100, std::ios::end);
       file.write("?", 1);
     }
+  }
+  void ExpectLoss(const absl::Status& error) const {
+    EXPECT_TRUE(absl::IsDataLoss(error)) << error;
+    EXPECT_THAT(std::string(error.message()), testing::HasSubstr(path_));
+    EXPECT_THAT(std::string(error.message()), testing::HasSubstr("tensor '"));
+  }
+
+  const std::string path_ = absl::StrCat(testing::TempDir(), "/changed-", getpid(), ".gguf");
+};
+
+// While its weights are still read for every step.
+TEST_F(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
+  for (const bool cut : {false, true}) {
+    SCOPED_TRACE(cut);
+    const auto model = Load("llama-q8_0.gguf", /*least_deferred=*/0);
+    LanguageModel& language_model = model->language_model();
+    Change(cut);
     for (const absl::Status& error :
          {RunOneToken(language_model),
           language_model.LayOutMore(absl::InfiniteDuration()).status()}) {
-      EXPECT_TRUE(absl::IsDataLoss(error)) << error;
-      EXPECT_THAT(std::string(error.message()), testing::HasSubstr(path));
-      EXPECT_THAT(std::string(error.message()), testing::HasSubstr("tensor '"));
+      ExpectLoss(error);
     }
   }
-  std::filesystem::remove(path);
+}
+
+// Rows of it are read for every step, however long the model has been in use.
+TEST_F(ChangedModelTest, SoItIsOfEmbeddingsThatStayInTheFile) {
+  for (const char* name : {"gemma4-e-f32.gguf", "gemma3n-f32.gguf"}) {
+    for (const bool cut : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(name, " ", cut));
+      const auto model = Load(name, /*least_deferred=*/int64_t{1} << 40);
+      EXPECT_TRUE(RunOneToken(model->language_model()).ok());
+      Change(cut);
+      ExpectLoss(RunOneToken(model->language_model()));
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
