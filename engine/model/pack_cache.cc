@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/list_folder.h"
@@ -20,6 +23,21 @@ namespace {
 // A different arrangement of matrices, or of what is in their names here, is another version. So is
 // another release, which may read files in another way.
 constexpr absl::string_view kVersion = LM_VERSION ".1";
+
+// The numbers of the version that a layout begins with; empty where it begins with none.
+std::vector<int> VersionOf(absl::string_view layout) {
+  std::vector<int> numbers;
+  for (const absl::string_view part : absl::StrSplit(layout.substr(0, layout.find(' ')), '.')) {
+    if (!absl::SimpleAtoi(part, &numbers.emplace_back())) return {};
+  }
+  return numbers;
+}
+
+// Whether only an older release would use them. One that is newer may be run beside this one.
+bool IsOfOlderRelease(const PackedSource& source) {
+  const std::vector<int> version = VersionOf(source.layout);
+  return !version.empty() && version < VersionOf(kVersion);
+}
 
 // Pages from all over a file: they differ where two versions of a model do.
 absl::StatusOr<std::string> SampleOf(const RandomAccessFile& file) {
@@ -135,9 +153,8 @@ void PackCache::RemoveOthers() const {
   for (const std::string& other : ListFolder(folder_).value_or(std::vector<std::string>())) {
     if (!absl::EndsWith(other, ".pack") || other == path_) continue;
     const std::optional<PackedSource> source = PackedFile::SourceOf(other);
-    if (source && source->path == source_.path && source->contents != source_.contents) {
-      unlink(other.c_str());
-    }
+    if (!source || source->path != source_.path) continue;
+    if (source->contents != source_.contents || IsOfOlderRelease(*source)) unlink(other.c_str());
   }
 }
 

@@ -39,7 +39,7 @@ class PackCache {
   std::optional<std::string> digest() const;
 
   // After the last matrix. Leaves what was packed for others, and takes away what is there of other
-  // states of the same model.
+  // states of the same model, or of older releases.
   void Finish(const std::string& digest);
 
   // "mapped", "read", "written"; else why the cache was of no use.
