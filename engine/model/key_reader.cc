@@ -98,16 +98,17 @@ absl::StatusOr<bool> KeyReader::BoolOr(absl::string_view name, bool otherwise) {
 }
 
 absl::StatusOr<std::vector<int64_t>> KeyReader::IntsOr(absl::string_view name, int64_t count,
-                                                       int64_t low, int64_t high,
-                                                       int64_t otherwise) {
+                                                       int64_t low, int64_t high, int64_t otherwise,
+                                                       absl::string_view things) {
   if (!IsArray(name)) {
     ASSIGN_OR_RETURN(const int64_t value, IntOr(name, low, high, otherwise));
     return std::vector<int64_t>(count, value);
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> values, metadata_.GetInts(Key(name)));
   if (static_cast<int64_t>(values.size()) != count) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", Key(name), "' must have a value for each of ", count, " layers, got ", values.size()));
+    return absl::InvalidArgumentError(absl::StrCat("'", Key(name),
+                                                   "' must have a value for each of ", count, " ",
+                                                   things, ", got ", values.size()));
   }
   for (int64_t value : values) {
     if (value >= low && value <= high) continue;

@@ -53,9 +53,10 @@ class KeyReader {
   }
   bool IsArray(absl::string_view name);
   absl::StatusOr<bool> BoolOr(absl::string_view name, bool otherwise);
-  // A number for each of `count` layers: an array of them, or one for all.
+  // A number for each of `count` layers, or other things: an array of them, or one for all.
   absl::StatusOr<std::vector<int64_t>> IntsOr(absl::string_view name, int64_t count, int64_t low,
-                                              int64_t high, int64_t otherwise);
+                                              int64_t high, int64_t otherwise,
+                                              absl::string_view things = "layers");
 
   // The first `count` of an array, which must be there and may be longer.
   absl::StatusOr<std::vector<int64_t>> FirstInts(absl::string_view name, int64_t count, int64_t low,

@@ -245,7 +245,7 @@ void UseLongRope(RopeSpec* rope) {
 absl::StatusOr<std::vector<int64_t>> ReadRopeSections(KeyReader& keys) {
   constexpr char kSections[] = "rope.dimension_sections";
   if (!keys.Has(kSections)) return std::vector<int64_t>();
-  return keys.IntsOr(kSections, 4, 0, kMaxHeadDim, 0);
+  return keys.IntsOr(kSections, 4, 0, kMaxHeadDim, 0, "sections");
 }
 
 void UseRopeSections(const std::vector<int64_t>& sections, bool interleaved, RopeSpec* rope) {

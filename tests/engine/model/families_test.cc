@@ -169,6 +169,9 @@ TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
   EXPECT_THAT(Refusal(), HasSubstr("qwen2vl.rope.dimension_sections"));
   Set("rope.dimension_sections", std::vector<uint64_t>{2, 2, 2, 2});
   EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{6, 7}));
+  Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2});
+  EXPECT_EQ(Refusal(),
+            "'qwen2vl.rope.dimension_sections' must have a value for each of 4 sections, got 3");
 }
 
 TEST_F(FamilyTest, HalvesTurnWhereGlm4HasSections) {
