@@ -302,7 +302,6 @@ class Renderer {
 
   absl::Status RunFor(const Statement& statement) {
     ASSIGN_OR_RETURN(const Value iterable, Evaluate(*statement.expressions[0]));
-    if (iterable.Is(Kind::kUndefined) && iterable.integer() == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(Value::List items, Elements(iterable, &budget_));
     Frame* const outer = frame_;
     if (statement.expressions[1] != nullptr) {

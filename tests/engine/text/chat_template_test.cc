@@ -527,6 +527,17 @@ TEST(ChatTemplateTest, ACapitalIWithADotBecomesTwoCharacters) {
             "2i\u0307aAi\u0307Ai\u0307");
 }
 
+// A loop over what is undefined, whatever the reason, is one over nothing.
+TEST(ChatTemplateTest, ALoopOverWhatIsUndefinedHasItsElse) {
+  for (const char* undefined :
+       {"[1][99]", "[]|first", "[]|last", "[]|min", "[]|max", "nothing", "messages.nothing"}) {
+    EXPECT_EQ(Render(absl::StrCat("{% for x in ", undefined, " %}a{% else %}b{% endfor %}"), "", "")
+                  .Text(),
+              "b")
+        << undefined;
+  }
+}
+
 // As CPython 3.11 has it.
 TEST(ChatTemplateTest, NumbersAndLettersAreThoseOfPython) {
   const std::pair<const char*, const char*> kTexts[] = {
