@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "engine/base/utf8.h"
@@ -82,8 +83,31 @@ bool IsInClass(uint32_t c, CharacterClass wanted) {
 
 std::string ToUpperCharacter(absl::string_view character) {
   if (character.size() == 1) return std::string(1, absl::ascii_toupper(character[0]));
-  if (character == "ß") return "SS";
+  constexpr std::pair<absl::string_view, absl::string_view> kSeveral[] = {
+      {"ß", "SS"},  {"ŉ", "ʼN"},  {"ﬀ", "FF"}, {"ﬁ", "FI"}, {"ﬂ", "FL"},
+      {"ﬃ", "FFI"}, {"ﬄ", "FFL"}, {"ﬅ", "ST"}, {"ﬆ", "ST"}};
+  for (const auto& [one, several] : kSeveral) {
+    if (character == one) return std::string(several);
+  }
   return Mapped(character, "\\U$0");
+}
+
+std::string ToTitleCharacter(absl::string_view character) {
+  if (character.size() == 1) return ToUpperCharacter(character);
+  size_t pos = 0;
+  const uint32_t c = DecodeUtf8(character, &pos);
+  // Georgian has no capitals at the beginning of a word; the digraphs have a form of their own.
+  if (c >= 0x10d0 && c <= 0x10ff) return std::string(character);
+  const bool is_digraph = (c >= 0x1c4 && c <= 0x1cc) || (c >= 0x1f1 && c <= 0x1f3);
+  std::string title;
+  if (is_digraph) {
+    AppendUtf8(c < 0x1f1 ? 0x1c5 + (c - 0x1c4) / 3 * 3 : 0x1f2, &title);
+    return title;
+  }
+  title = ToUpperCharacter(character);
+  if (absl::ascii_isupper(title[0])) absl::AsciiStrToLower(&title);
+  title[0] = absl::ascii_toupper(title[0]);
+  return title;
 }
 
 std::string ToLowerCharacter(absl::string_view character) {

@@ -19,8 +19,11 @@ bool IsDigit(uint32_t code_point);
 // \p{N}, and those that decide where a word ends in a sigma. (Of these PCRE2 knows from 10.40 on.)
 enum class CharacterClass { kLetter, kDecimal, kNumber, kPrintable, kCased, kCaseIgnorable };
 bool IsInClass(uint32_t code_point, CharacterClass wanted);
-// One character in upper or lower case. Simple mappings, except that ß becomes SS as in Python.
+// One character in upper or lower case. Simple mappings, except that ß becomes SS and Latin
+// ligatures their letters, as in Python.
 std::string ToUpperCharacter(absl::string_view character);
+// As a word begins with it: ß is Ss, ǆ is ǅ.
+std::string ToTitleCharacter(absl::string_view character);
 std::string ToLowerCharacter(absl::string_view character);
 
 }  // namespace lm

@@ -119,6 +119,11 @@ std::string WithoutUnderscores(absl::string_view text) {
   return number;
 }
 
+// Python's float() of a text: without the digits that C has besides, as in 0x1f.
+bool IsNumber(absl::string_view text, double* number) {
+  return text.find_first_of("xX(") == text.npos && absl::SimpleAtod(text, number);
+}
+
 Result ToInt(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("int", {"default", "base"}));
   if (arguments.Find(1, "base") != nullptr)
@@ -135,7 +140,7 @@ Result ToInt(const Value& value, const Arguments& arguments, Budget* budget) {
     const std::string text = WithoutUnderscores(value.text().bytes());
     int64_t integer = 0;
     if (absl::SimpleAtoi(text, &integer)) return Value::Integer(integer).FromInput(from_input);
-    if (!absl::SimpleAtod(text, &number)) return otherwise;
+    if (!IsNumber(text, &number)) return otherwise;
   } else if (value.Is(Kind::kUndefined)) {
     return TemplateError("int of what is undefined");
   } else {
@@ -154,8 +159,9 @@ Result ToFloat(const Value& value, const Arguments& arguments, Budget* budget) {
   if (value.Is(Kind::kUndefined)) return TemplateError("float of what is undefined");
   if (value.Is(Kind::kString)) {
     RETURN_IF_ERROR(budget->Bytes(2 * value.text().size()));
-    const bool is_number = absl::SimpleAtod(WithoutUnderscores(value.text().bytes()), &number);
-    if (is_number) return Value::Float(number).FromInput();
+    if (IsNumber(WithoutUnderscores(value.text().bytes()), &number)) {
+      return Value::Float(number).FromInput();
+    }
   }
   return given != nullptr ? *given : Value::Float(0);
 }

@@ -208,11 +208,13 @@ TemplateText ChangeCase(const TemplateText& text, TextCase wanted) {
   for (size_t pos = 0; pos < bytes.size();) {
     const size_t begin = pos;
     const uint32_t c = DecodeUtf8(bytes, &pos);
-    const bool upper = wanted == TextCase::kUpper ||
-                       (starts && (wanted == TextCase::kTitle || wanted == TextCase::kCapitalized));
+    const bool upper = wanted == TextCase::kUpper;
+    const bool title = starts && (wanted == TextCase::kTitle || wanted == TextCase::kCapitalized);
     const absl::string_view character = bytes.substr(begin, pos - begin);
-    const bool final_sigma = character == "Σ" && !upper && IsFinalSigma(bytes, begin, pos);
+    const bool final_sigma =
+        character == "Σ" && !upper && !title && IsFinalSigma(bytes, begin, pos);
     result.Append(upper         ? ToUpperCharacter(character)
+                  : title       ? ToTitleCharacter(character)
                   : final_sigma ? "ς"
                                 : LowerCharacter(character),
                   text.KindAt(begin));

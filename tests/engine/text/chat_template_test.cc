@@ -551,6 +551,12 @@ TEST(ChatTemplateTest, NumbersAndLettersAreThoseOfPython) {
       {"{{ '1_000' | int }} {{ '1__0' | int(7) }} {{ '_1' | int(7) }} {{ '1_' | int(7) }} "
        "{{ ' 1_0.5_0 ' | float }}",
        "1000 7 7 7 10.5"},
+      {"{{ 'ﬁß' | upper }} {{ 'ßa'.title() }} {{ 'ﬃx' | capitalize }} {{ 'ǆx ǆ' | capitalize }} "
+       "{{ 'Ǳa'.title() }} {{ 'ა' | capitalize }} {{ 'éa'.title() }} {{ 'ß' | title }}",
+       "FISS Ssa Ffix ǅx ǆ ǲa ა Éa SS"},
+      {"{{ '0x1f' | int }} {{ '-0X1p3' | int(7) }} {{ '0x1f' | float }} {{ '1e3' | int }} "
+       "{{ 'inf' | float }} {{ 'nan(1)' | float }}",
+       "0 7 0.0 1000 inf 0.0"},
   };
   for (const auto& [source, text] : kTexts) EXPECT_EQ(Render(source, "", "").Text(), text);
 }
