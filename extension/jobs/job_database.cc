@@ -9,6 +9,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/ask_authorizer.h"
+#include "extension/host/boundary.h"
 #include "extension/host/host.h"
 #include "extension/host/inherit_settings.h"
 #include "extension/host/sql_tokens.h"
@@ -287,7 +288,7 @@ absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
   RETURN_IF_ERROR(CheckFile());
   RETURN_IF_ERROR(ExecutePatiently("BEGIN IMMEDIATE", until));
   waited_ = absl::Now() - begun;
-  absl::Status status = body();
+  absl::Status status = Guarded(body);  // or an exception would leave the transaction open
   // A trigger or an ON CONFLICT ROLLBACK of the job's target.
   if (sqlite3_get_autocommit(db_) != 0) {
     return status.ok() ? absl::AbortedError("the transaction was rolled back by a statement in it")

@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/trouble.h"
 #include "extension/batch/map_reduce.h"
@@ -156,7 +157,7 @@ absl::Status JobRun::PlanRows() {
 }
 
 JobRun::~JobRun() {
-  if (fork_guard_.forked() || (rows_.empty() && held_.empty()) || store_->IsGone()) return;
+  if (fork_guard_.forked() || over_ || !has_claimed_ || store_->IsGone()) return;
   // Without exceptions, and whatever comes of it: claims run out.
   const absl::Status committed =
       Guarded([this] { return Commit(kPatienceAtTheEnd, Others::kGoBack); });
@@ -386,6 +387,7 @@ absl::StatusOr<bool> JobRun::CommitSome(std::optional<absl::Duration> patience, 
         return absl::OkStatus();
       },
       patience));
+  has_claimed_ |= !claimed.empty();
   for (const int64_t number : written) store_->SetAside(number);
   for (auto row : taken) {
     if (!row->heard) {  // it came while a lock was waited for
@@ -508,7 +510,10 @@ const char* JobRun::WaitsFor() const {
 absl::Status JobRun::StopForTrouble() {
   const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
   if (over.ok()) return over;
-  const std::string why(over.message());
+  return StopUntried(std::string(over.message()));
+}
+
+absl::Status JobRun::StopUntried(const std::string& why) {
   RETURN_IF_ERROR(Stop(why, Others::kGoBackUntried).status());
   return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why,
                                          "; the rows that are left wait, and lm_run() goes on "
@@ -517,6 +522,25 @@ absl::Status JobRun::StopForTrouble() {
 
 absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
   if (fork_guard_.forked()) return ForkGuard::Error();
+  std::optional<JobProgress> progress;
+  const absl::Status worked = Guarded([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(progress, Work());
+    return absl::OkStatus();
+  });
+  if (worked.ok()) return progress;
+  // SQLite's own want of memory is of that text, too.
+  if (worked.message() != OutOfMemory().message() || store_->IsGone()) return worked;
+  auto stop = [&] { return StopUntried(std::string(worked.message())); };
+  absl::Status stopped = Guarded(stop);
+  if (!absl::IsAborted(stopped)) {
+    rows_.clear();  // without them there may be enough to give them back
+    held_.clear();
+    stopped = Guarded(stop);
+  }
+  return absl::IsAborted(stopped) ? stopped : worked;
+}
+
+absl::StatusOr<std::optional<JobProgress>> JobRun::Work() {
   while (!over_) {
     if (database_->Interrupted()) return absl::CancelledError("interrupted");
     const int64_t answered = CountAnswered();

@@ -98,6 +98,8 @@ class JobRun {
 
   JobRun(const JobRunOptions& options, FoundJob job, Connection& connection);
 
+  // Advance(), whose error may be that memory was short for the run's own work.
+  absl::StatusOr<std::optional<JobProgress>> Work();
   absl::Status ReadOptions();
   // Looks which model it is, and has the job its rows; where the servers are away that is trouble.
   absl::Status MeetModel();
@@ -150,7 +152,9 @@ class JobRun {
   absl::StatusOr<JobProgress> Stop(const std::string& why, Others others = Others::kGoBack);
   // The error of a run whose target takes no answer any more, after the same.
   absl::Status StopForTarget();
-  // The error of a run that no model answers, after the same; OK where there is no need.
+  // The error of a run that can do no more, for no fault of its rows, after the same.
+  absl::Status StopUntried(const std::string& why);
+  // The same where no model answers; OK where there is no need.
   absl::Status StopForTrouble();
   // The error of a run in which more rows have failed than max_errors, after the same.
   absl::Status StopForErrors();
@@ -181,6 +185,7 @@ class JobRun {
   int64_t num_collected_ = 0;            // answers that have come
   int64_t collected_when_refused_ = -1;  // when a budget was last in the way
   bool none_waits_ = false;              // that this run may claim
+  bool has_claimed_ = false;             // any row
   absl::Time began_;
   absl::Time last_commit_ = absl::InfinitePast();
   absl::Time last_report_;
