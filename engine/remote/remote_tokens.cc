@@ -101,7 +101,7 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
     why = WithTrouble(RejectionStatus(request.url, code, words, !options.key_env.empty()),
                       fails ? Trouble::kServer : said);
   }
-  return why;
+  return WithoutKeys(std::move(why), options);
 }
 
 }  // namespace lm

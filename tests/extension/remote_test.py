@@ -685,6 +685,7 @@ class RemoteTest(RemoteCase):
                 with self.assertRaises(sqlite3.Error) as said:
                     harness.value(db, "SELECT generate('x')")
                 self.assertIn("who is Bearer ***, Bearer ***?", str(said.exception))
+                self.fails(db, "SELECT lm_token_count('x')", "who is Bearer [*]{3}, Bearer [*]{3}[?]")
 
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
