@@ -164,8 +164,8 @@ absl::Status ChatReader::ReadChoices(Generation* generation) const {
                      " most probable beginnings is one of the choices; the first is ", first));
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "the choices' beginnings have ", 100 * share, "% of the probability, and what they say is ",
-      "not guessed from so little; the most probable beginning is ", first,
+      "the choices' beginnings have ", 100 * share,
+      "% of the probability, too little to tell them apart; the most probable beginning is ", first,
       R"(; with the option {"vote": 5} so many answers are counted instead)"));
 }
 
