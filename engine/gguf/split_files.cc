@@ -123,6 +123,26 @@ absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& path) {
   return identity;
 }
 
+namespace {
+
+// Whether weights are there, and none of those that were loaded.
+bool HasOtherWeights(const ModelIdentity& loaded, const ModelIdentity& now) {
+  bool has_others = false;
+  for (const IdentifiedFile& file : now) {
+    const bool is_weights =
+        absl::EndsWith(file.path, ".safetensors") || absl::EndsWith(file.path, ".gguf");
+    if (!is_weights || file.identity == FileIdentity()) continue;
+    const bool was_loaded =
+        std::any_of(loaded.begin(), loaded.end(),
+                    [&file](const IdentifiedFile& l) { return l.path == file.path; });
+    if (was_loaded) return false;
+    has_others = true;
+  }
+  return has_others;
+}
+
+}  // namespace
+
 bool IsReplaced(const ModelIdentity& loaded, const ModelIdentity& now) {
   auto next = loaded.begin();  // they are in one order
   for (const IdentifiedFile& file : now) {
@@ -132,7 +152,7 @@ bool IsReplaced(const ModelIdentity& loaded, const ModelIdentity& now) {
     if (file.identity != FileIdentity() && file != *was) return true;
     next = was + 1;
   }
-  return false;
+  return HasOtherWeights(loaded, now);
 }
 
 }  // namespace lm

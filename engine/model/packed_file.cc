@@ -193,8 +193,9 @@ absl::Status PackedFile::Check() {
 
 absl::StatusOr<bool> PackedFile::Keep() {
   if (file_ == nullptr) return false;
-  if (!file_->IsHeld()) RETURN_IF_ERROR(Check());
-  return true;
+  if (file_->IsHeld()) return true;
+  RETURN_IF_ERROR(Check());
+  return false;  // it has a copy
 }
 
 absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackedFileWriter::Create(

@@ -18,9 +18,9 @@ namespace {
 
 using Kind = AnswerConstraint::Kind;
 
-constexpr int kTopLogprobs = 20;  // the most that these servers give
+constexpr int kTopLogprobs = 20;       // the most that these servers give
 constexpr double kMostLogprob = 0.01;  // which rounding makes of 0
-constexpr size_t kShown = 400;    // bytes of a server's words
+constexpr size_t kShown = 400;         // bytes of a server's words
 
 absl::Status AddSampling(const GenerationOptions& options, Dialect dialect, bool is_openais,
                          const LeftOut& left_out, RequestBody* body) {

@@ -329,7 +329,9 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
                    OpenServer(path, options, patience, cancel));
   absl::MutexLock lock(&registry.mutex);
   if (!opened->absence().ok()) {
-    registry.absent[key] = {opened, absl::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
+    if (patience == Patience::kOfARow) {
+      registry.absent[key] = {opened, absl::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
+    }
     return std::shared_ptr<Generator>(std::move(opened));
   }
   registry.absent.erase(key);

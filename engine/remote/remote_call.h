@@ -17,6 +17,7 @@
 #include "engine/remote/embedding_api.h"
 #include "engine/remote/event_stream.h"
 #include "engine/remote/network.h"
+#include "engine/remote/server_pool.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
@@ -27,19 +28,19 @@ struct RemoteJob {
   std::shared_ptr<const Grammar> grammar = {};  // what its constraint says, or null
   std::string body = {};
   std::string handed_out = {};  // of a streamed answer, whichever transfer brought it
-  std::string cut = {};  // the request's text as on_overflow has left it; empty: it is whole
-  uint64_t prefix = 0;   // of the system prompt; 0: none
-  int64_t tokens = 0;    // that it may take
-  int64_t prompt_tokens = 0;  // of those, where its server does not tell
+  std::string cut = {};         // the request's text as on_overflow has left it; empty: it is whole
+  uint64_t prefix = 0;          // of the system prompt; 0: none
+  int64_t tokens = 0;           // that it may take
+  int64_t prompt_tokens = 0;    // of those, where its server does not tell
   int cuts = 0;
-  std::set<size_t> shunned = {};  // the servers at which it has failed
+  ServerPool::Shunned shunned = {};
   std::set<size_t> doubted = {};  // those of them that may be at fault, as another's answer shows
   int failures = 0;               // but the first at a server, while there was another one
-  int refusals = 0;       // 429 and 503
-  LeftOut left_out = {};  // the server's refusals of it that were heeded
-  bool repaired = false;  // a wrong answer was sent back
+  int refusals = 0;               // 429 and 503
+  LeftOut left_out = {};          // the server's refusals of it that were heeded
+  bool repaired = false;          // a wrong answer was sent back
   bool is_canary = false;
-  int64_t spent_in = 0, spent_out = 0;  // tokens of answers that were no use
+  int64_t spent_in = 0, spent_out = 0;         // tokens of answers that were no use
   absl::Duration took = absl::ZeroDuration();  // on transfers that are over
   absl::Time not_before = absl::InfinitePast();
 

@@ -380,7 +380,6 @@ void RemoteServer::CountTokens(const RemoteCall& call) {
 }
 
 void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
-  if (outcome.status.ok() && outcome.code == 429) pool_.Heard(call->endpoint);
   if (call->job.request->abandoned()) {
     Conclude(*call, {.status = call->job.request->AbandonedStatus()});
   } else if (call->differs()) {
@@ -411,6 +410,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
     Conclude(*call, {.status = WithTrouble(std::move(unpaid), Trouble::kAccount)});
     return;
   }
+  if (outcome.code == 429) pool_.Heard(call->endpoint);
   const absl::Time now = absl::Now();
   const absl::Duration pause =
       pool_.Refused(call->endpoint, call->job.refusals, outcome.retry_after, now);
@@ -439,10 +439,13 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
 
 // What a server fails at for the first time is another's, where one works.
 bool RemoteServer::SendElsewhere(RemoteCall* call) {
-  const bool is_first = call->job.shunned.insert(call->endpoint).second;
-  if (!is_first || !pool_.HasOther(call->job.shunned)) return false;
+  const absl::Time now = absl::Now();
+  ServerPool::Shunned& shunned = call->job.shunned;
+  const bool is_first = shunned.places.insert(call->endpoint).second;
+  if (!is_first || !pool_.HasOther(shunned.places, now)) return false;
+  shunned.since = std::min(shunned.since, now);
   call->AddSpent();
-  SendAgain(std::move(call->job), absl::Now());
+  SendAgain(std::move(call->job), now);
   return true;
 }
 

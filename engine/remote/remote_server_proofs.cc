@@ -1,4 +1,5 @@
 // What RemoteServer does to find out whether its servers keep to constraints.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -105,7 +106,9 @@ bool RemoteServer::HoldsProof(RemoteCall* call, Generation* generation) {
   const bool cut = generation->finish == FinishReason::kLength;
   if (!cut) {
     Doubted(call, /*is_servers=*/false);
-    call->job.shunned.insert(call->endpoint);
+    ServerPool::Shunned& shunned = call->job.shunned;
+    shunned.places.insert(call->endpoint);
+    shunned.since = std::min(shunned.since, absl::Now());
   }
   if (SendBack(call, generation->text)) return false;
   generation->status =

@@ -21,6 +21,8 @@ constexpr double kCrowded = 0.3;  // of that
 constexpr size_t kMostPrefixes = 1024;
 // The first row's server may hang, or its prompt be long.
 constexpr absl::Duration kLongestAlone = absl::Seconds(5);
+constexpr absl::Duration kLongestElsewhere = absl::Seconds(5);  // a request waits for another one
+constexpr absl::Duration kShortRest = absl::Seconds(1);
 
 // A half to the whole of base * 2^n, so that those who failed together do not come back together.
 absl::Duration PauseOf(absl::Duration base, int n, uint64_t dice) {
@@ -44,8 +46,8 @@ ServerPool::ServerPool(const std::vector<std::string>& urls, const RemoteOptions
   }
 }
 
-std::optional<size_t> ServerPool::Choose(uint64_t prefix, const std::set<size_t>& shunned,
-                                         absl::Time now, absl::Time* next) {
+std::optional<size_t> ServerPool::Choose(uint64_t prefix, const Shunned& shunned, absl::Time now,
+                                         absl::Time* next) {
   const std::optional<size_t> place = Fitting(prefix, shunned, now, next);
   const bool may = place.has_value() && requests_.HasOne(now, next) && tokens_.HasOne(now, next);
   return may ? place : std::nullopt;
@@ -56,16 +58,23 @@ bool ServerPool::Works(const Endpoint& endpoint) {
   return endpoint.failures < (endpoint.answers ? kSeemsDead : 1);
 }
 
-bool ServerPool::HasOther(const std::set<size_t>& shunned) const {
+bool ServerPool::HasOther(const std::set<size_t>& places, absl::Time now) const {
   for (size_t place = 0; place < size(); ++place) {
-    if (Works(endpoints_[place]) && shunned.count(place) == 0) return true;
+    const Endpoint& endpoint = endpoints_[place];
+    if (Works(endpoint) && !Rests(endpoint, now) && places.count(place) == 0) return true;
   }
   return false;
 }
 
-int ServerPool::HopeOf(size_t place, const std::set<size_t>& shunned) const {
-  if (shunned.empty() || !Works(endpoints_[place])) return 0;
-  return shunned.count(place) > 0 ? 1 : 2;
+bool ServerPool::Rests(const Endpoint& endpoint, absl::Time now) {
+  return endpoint.not_before > now + kShortRest;
+}
+
+int ServerPool::HopeOf(size_t place, const Shunned& shunned, absl::Time now) const {
+  const Endpoint& endpoint = endpoints_[place];
+  if (shunned.places.empty() || !Works(endpoint) || Rests(endpoint, now)) return 0;
+  const bool avoided = shunned.places.count(place) > 0 && now < shunned.since + kLongestElsewhere;
+  return avoided ? 1 : 2;
 }
 
 bool ServerPool::HasRoom(absl::Time now, absl::Time* next) {
@@ -84,10 +93,13 @@ bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* nex
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
-std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const std::set<size_t>& shunned,
-                                          absl::Time now, absl::Time* next) const {
+std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const Shunned& shunned, absl::Time now,
+                                          absl::Time* next) const {
   int most_hope = 0;
-  for (size_t i = 0; i < size(); ++i) most_hope = std::max(most_hope, HopeOf(i, shunned));
+  for (size_t i = 0; i < size(); ++i) most_hope = std::max(most_hope, HopeOf(i, shunned, now));
+  if (now < shunned.since + kLongestElsewhere) {
+    *next = std::min(*next, shunned.since + kLongestElsewhere);
+  }
   absl::Time first = absl::InfiniteFuture();  // when it was first sent where it is not yet
   bool is_warm = false;
   for (const Endpoint& endpoint : endpoints_) {
@@ -105,7 +117,7 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const std::set<size_t
     const Endpoint& endpoint = endpoints_[place];
     // Where another one has it who is slow with it may hang.
     if ((is_warm || one_each) && endpoint.warming.count(prefix) > 0) continue;
-    if (HopeOf(place, shunned) < most_hope || !Takes(endpoint, now, next)) continue;
+    if (HopeOf(place, shunned, now) < most_hope || !Takes(endpoint, now, next)) continue;
     const bool warm = endpoint.warm.count(prefix) > 0;
     if (best == nullptr || warm > best_warm ||
         (warm == best_warm && endpoint.active < best->active)) {

@@ -32,14 +32,21 @@ class ServerPool {
   const std::string& url(size_t place) const { return endpoints_[place].url; }
   size_t size() const { return endpoints_.size(); }
 
-  // Who is to have a request whose system prompt has that number (0: none), and which has failed at
-  // the servers `shunned`; nullopt where nobody can now, or no more are to be sent this minute:
-  // then *next is not later than when to ask again, as far as that is known.
-  std::optional<size_t> Choose(uint64_t prefix, const std::set<size_t>& shunned, absl::Time now,
+  // The servers at which a request has failed, and since when it waits for another one. It does so
+  // for some seconds at most, and not for one that rests.
+  struct Shunned {
+    std::set<size_t> places = {};
+    absl::Time since = absl::InfiniteFuture();
+  };
+
+  // Who is to have a request whose system prompt has that number (0: none); nullopt where nobody
+  // can now, or no more are to be sent this minute: then *next is not later than when to ask again,
+  // as far as that is known.
+  std::optional<size_t> Choose(uint64_t prefix, const Shunned& shunned, absl::Time now,
                                absl::Time* next);
 
-  // Whether there is one that works beside those.
-  bool HasOther(const std::set<size_t>& shunned) const;
+  // Whether there is one beside those that works, and does not rest.
+  bool HasOther(const std::set<size_t>& places, absl::Time now) const;
 
   // Whether anybody can have any request now; else Choose says so of all, and *next is as it says.
   bool HasRoom(absl::Time now, absl::Time* next);
@@ -67,10 +74,10 @@ class ServerPool {
     double most = 0;   // requests under way
     double limit = 0;  // likewise, for now
     int active = 0;
-    int failures = 0;    // in a row: no answer of use
-    int doubts = 0;      // likewise: refusals
+    int failures = 0;      // in a row: no answer of use
+    int doubts = 0;        // likewise: refusals
     bool answers = false;  // has given one
-    double refused = 0;  // of the last answers the share that was 429 or 503
+    double refused = 0;    // of the last answers the share that was 429 or 503
     absl::Time not_before = absl::InfinitePast();
     absl::Time cut = absl::InfinitePast();        // when the limit was last lowered
     std::set<uint64_t> warm = {};                 // prefixes
@@ -79,9 +86,11 @@ class ServerPool {
 
   static bool Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next);
   static bool Works(const Endpoint& endpoint);
+  // For longer than a moment.
+  static bool Rests(const Endpoint& endpoint, absl::Time now);
   // The more the better; a request goes where it is highest, or waits.
-  int HopeOf(size_t place, const std::set<size_t>& shunned) const;
-  std::optional<size_t> Fitting(uint64_t prefix, const std::set<size_t>& shunned, absl::Time now,
+  int HopeOf(size_t place, const Shunned& shunned, absl::Time now) const;
+  std::optional<size_t> Fitting(uint64_t prefix, const Shunned& shunned, absl::Time now,
                                 absl::Time* next) const;
 
   TokenBucket requests_;

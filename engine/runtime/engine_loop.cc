@@ -177,13 +177,15 @@ void Engine::LayOutMore() {
 
 void Engine::KeepWeights() {
   constexpr absl::Duration kEach = absl::Seconds(2);  // and steps themselves look
-  if (absl::Now() < keep_again_) return;
+  const absl::Time now = absl::Now();
+  if (now < keep_again_) return;
+  keep_again_ = now + kEach;
   absl::StatusOr<bool> again = model_->language_model().KeepWeights();
   if (again.ok() && model_->draft() != nullptr) {
     const absl::StatusOr<bool> draft = model_->draft()->language_model().KeepWeights();
     again = draft.ok() ? *again || *draft : draft;
   }
-  keep_again_ = again.ok() && *again ? absl::Now() + kEach : absl::InfiniteFuture();
+  if (!again.ok() || !*again) keep_again_ = absl::InfiniteFuture();
   if (again.ok()) return;
   LoseModel(again.status());
   Deliver();

@@ -287,9 +287,10 @@ int32_t Sequence::Room() const {
 }
 
 absl::Status Sequence::FillAllowed(int64_t* work) {
-  Allowed allowed{.can_complete = can_complete_};
+  Allowed allowed{.can_complete = can_complete_, .is_far = far_at_ == tokens_.size()};
   const absl::Status status = FillAllowed(&*grammar_, Room(), work, &allowed);
   can_complete_ = allowed.can_complete;
+  if (allowed.is_far) far_at_ = tokens_.size();
   RETURN_IF_ERROR(status);
   led_to_end_ = led_to_end_ || allowed.left_out;
   allowed_ = std::move(allowed.mask);
@@ -299,12 +300,16 @@ absl::Status Sequence::FillAllowed(int64_t* work) {
 absl::Status Sequence::FillAllowed(GrammarMatcher* grammar, int32_t room, int64_t* work,
                                    Allowed* allowed) const {
   allowed->mask.resize(grammar->mask_words());
-  if (!completes()) return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
+  // (Between the turns of a mask nothing else is to be asked of the grammar.)
+  if (!completes() || allowed->is_far) {
+    return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
+  }
   if (!allowed->can_complete) {
     ASSIGN_OR_RETURN(const int32_t needed, grammar->TokensToEnd(work));
     // Tokens of the model's own may lead there in fewer, but not if each were the longest one.
     if (needed > int64_t{room} * grammar->longest_token()) return CutShort(FinishReason::kLength);
-    if (needed > room) return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
+    allowed->is_far = needed > room;
+    if (allowed->is_far) return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
     allowed->can_complete = true;
   }
   return grammar->FillMaskToEnd(room, absl::MakeSpan(allowed->mask), &allowed->left_out, work);

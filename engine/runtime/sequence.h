@@ -316,6 +316,7 @@ class Sequence {
   struct Allowed {
     std::vector<uint64_t> mask = {};
     bool can_complete = false;  // as can_complete_
+    bool is_far = false;        // no end is known that fits, as was found before
     bool left_out = false;      // it lacks tokens behind which there is no room to end the answer
   };
   absl::Status FillAllowed(GrammarMatcher* grammar, int32_t room, int64_t* work,
@@ -333,6 +334,7 @@ class Sequence {
   int64_t followed_ = 0;                   // the work that Follow has spent
   bool cut_in_forced_ = false;             // a limit left out forced tokens
   bool can_complete_ = false;              // completes(): an answer is known to fit into the room
+  size_t far_at_ = 0;                      // behind so many tokens none was
   bool led_to_end_ = false;                // Allowed::left_out of any token of the answer
   std::optional<FinishReason> start_end_;  // how the answer ended before the model was asked
   bool sampled_ = false;                   // the model was asked

@@ -203,6 +203,7 @@ absl::StatusOr<int64_t> CountLeft(Session& session, const Job& job) {
 
 absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool retry,
                                 bool refresh) {
+  const Session::JobsWait waits(&session);
   Progress progress;
   StatusLine line;
   Json options = Json::MakeObject();
@@ -304,12 +305,12 @@ absl::Status Outcome(Session& session, const Job& job, const Progress& progress)
   return errors.empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrJoin(errors, "; "));
 }
 
-void SayWhatIsLeft(Session& session, const Job& job) {
+void SayWhatIsLeft(Session& session, const Job& job, bool retry) {
   const absl::StatusOr<int64_t> left = CountLeft(session, job);
   if (!left.ok() || *left == 0) return;
   Say(absl::StrCat(*left, *left == 1 ? " row has" : " rows have",
-                   " come or changed since the job began: the same command asks about ",
-                   *left == 1 ? "it" : "them"));
+                   " come or changed since the job began: the same command",
+                   retry ? " without --retry" : "", " asks about ", *left == 1 ? "it" : "them"));
 }
 
 // Why no row was asked, and what makes rows be asked again.
@@ -362,7 +363,7 @@ absl::Status RunLabel(const Arguments& arguments) {
     const bool is_over = progress->stopped.empty();
     if (progress->total == 0 && is_over) std::printf("%s\n", NothingToAsk(arguments).c_str());
   }
-  if (progress->stopped.empty()) SayWhatIsLeft(*session, job);
+  if (progress->stopped.empty()) SayWhatIsLeft(*session, job, arguments.Has("retry"));
   return Outcome(*session, job, *progress);
 }
 

@@ -33,10 +33,12 @@ void OnInterrupt(int) {
   if (sqlite3* db = current) sqlite3_interrupt(db);
 }
 
+constexpr absl::Duration kLongestWait = absl::Seconds(10);
+
 // What waits for another's lock would not notice Ctrl-C by itself.
 int WaitForLock(void*, int times_before) {
-  constexpr absl::Duration kPause = absl::Milliseconds(10), kLongest = absl::Seconds(10);
-  if (pressed || times_before * kPause >= kLongest) return 0;
+  constexpr absl::Duration kPause = absl::Milliseconds(10);
+  if (pressed || times_before * kPause >= kLongestWait) return 0;
   absl::SleepFor(kPause);
   return 1;
 }
@@ -93,6 +95,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const std::string& path,
   }
   return session;
 }
+
+Session::JobsWait::JobsWait(Session* session) : session_(session) {
+  sqlite3_busy_timeout(session->db_, static_cast<int>(absl::ToInt64Milliseconds(kLongestWait)));
+}
+
+Session::JobsWait::~JobsWait() { sqlite3_busy_handler(session_->db_, &WaitForLock, nullptr); }
 
 Session::~Session() {
   current = nullptr;

@@ -60,6 +60,17 @@ class Session {
   // for what it was asked.
   void ShowHints();
 
+  // Statements wait ten seconds for others' locks, and hear Ctrl-C meanwhile; a job, which does so
+  // by itself, reads from the connection how long it is to wait, which has it while this lives.
+  class JobsWait {
+   public:
+    explicit JobsWait(Session* session);
+    ~JobsWait();
+
+   private:
+    Session* const session_;
+  };
+
   // Whether Ctrl-C was pressed; TakeInterrupt() goes on as if it had not been. Pressed twice, it
   // ends the program.
   static bool interrupted();

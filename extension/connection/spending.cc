@@ -1,5 +1,6 @@
 #include "extension/connection/spending.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -49,14 +50,26 @@ void Spending::Settle(const Expense& most, const Expense& taken) {
   answers_ += taken.tokens > 0;
 }
 
+// A line through what has come: so many tokens a guessed one, and what a template adds to each.
 int64_t Spending::PromptTokens(int64_t guessed) const {
-  if (prompts_ <= guessed_) return guessed;
-  return static_cast<int64_t>(std::ceil(static_cast<double>(guessed) * prompts_ / guessed_));
+  if (prompts_ == 0) return guessed;
+  constexpr double kMostEach = 4;  // a token has a byte at least, and four are guessed to be one
+  const double mean = guessed_ / prompts_, mean_taken = taken_of_prompts_ / prompts_;
+  const double spread = squares_ / prompts_ - mean * mean;
+  const double common = products_ / prompts_ - mean * mean_taken;
+  const bool vary = spread > 0.01 * mean * mean;
+  const double each = std::clamp(vary ? common / spread : mean_taken / mean, 1.0, kMostEach);
+  const double added = std::max(0.0, mean_taken - each * mean);
+  return static_cast<int64_t>(std::ceil(each * static_cast<double>(guessed) + added));
 }
 
 void Spending::NotePrompt(int64_t guessed, int64_t taken) {
-  guessed_ += static_cast<double>(guessed);
-  prompts_ += static_cast<double>(taken);
+  const auto g = static_cast<double>(guessed), t = static_cast<double>(taken);
+  ++prompts_;
+  guessed_ += g;
+  taken_of_prompts_ += t;
+  squares_ += g * g;
+  products_ += g * t;
 }
 
 }  // namespace lm

@@ -47,14 +47,16 @@ class Spending {
 
   // The tokens of a prompt for which so many are guessed; not fewer.
   int64_t PromptTokens(int64_t guessed) const;
-  // A prompt had so many.
+  // A prompt had so many. REQUIRES: guessed > 0.
   void NotePrompt(int64_t guessed, int64_t taken);
 
  private:
   Expense taken_;
   Expense set_aside_;
   int64_t answers_ = 0;  // that have taken something
-  double guessed_ = 0, prompts_ = 0;  // tokens of prompts, as guessed and as they were
+  // Of the prompts that were noted: how many, their tokens as guessed and as they were, and the
+  // sums of squares of the first and of the products of both.
+  double prompts_ = 0, guessed_ = 0, taken_of_prompts_ = 0, squares_ = 0, products_ = 0;
 };
 
 }  // namespace lm

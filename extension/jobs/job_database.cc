@@ -286,6 +286,12 @@ absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
   const absl::Time begun = absl::Now();
   const absl::Time until = begun + patience.value_or(patience_);
   RETURN_IF_ERROR(CheckFile());
+  // On the user's connection an interrupt lasts until his statement has ended, and ends a ROLLBACK,
+  // too; a statement that may write it ends with all of the transaction.
+  Statement writer;
+  if (!own()) {
+    ASSIGN_OR_RETURN(writer, Statement::Prepare(db_, "BEGIN IMMEDIATE"));
+  }
   RETURN_IF_ERROR(ExecutePatiently("BEGIN IMMEDIATE", until));
   waited_ = absl::Now() - begun;
   absl::Status status = Guarded(body);  // or an exception would leave the transaction open
@@ -298,6 +304,7 @@ absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
   if (status.ok()) status = ExecutePatiently("COMMIT", until);
   if (!status.ok() && sqlite3_get_autocommit(db_) == 0) {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+    if (writer.prepared() && sqlite3_get_autocommit(db_) == 0) writer.Run().IgnoreError();
   }
   return status;
 }

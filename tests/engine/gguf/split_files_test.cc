@@ -185,6 +185,18 @@ TEST_F(SplitFilesTest, ADirectorysWeightsMayGoAndOthersMayCome) {
   EXPECT_TRUE(IsReplaced(loaded, IdentifyModel(directory_).value()));
 }
 
+TEST_F(SplitFilesTest, OtherWeightsInThePlaceOfAllAreAnotherModel) {
+  Write("config.json", "{}");
+  Write("a.safetensors", "x");
+  const ModelIdentity loaded = IdentifyModel(directory_).value();
+  std::filesystem::remove(Path("a.safetensors"));
+  EXPECT_FALSE(IsReplaced(loaded, IdentifyModel(directory_).value()));  // it is in memory
+  Write("b.safetensors", "x");
+  EXPECT_TRUE(IsReplaced(loaded, IdentifyModel(directory_).value()));
+  Write("a.safetensors", "x");
+  EXPECT_TRUE(IsReplaced(loaded, IdentifyModel(directory_).value()));
+}
+
 TEST_F(SplitFilesTest, PartsInTheWrongPlaceAreRefused) {
   EXPECT_EQ(OpenParts({Part(0, 2, 2), Part(1, 2, 2)}), "");
   EXPECT_EQ(OpenParts({Part(1, 2, 2), Part(0, 2, 2)}),

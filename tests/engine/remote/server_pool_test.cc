@@ -88,19 +88,36 @@ TEST(ServerPoolTest, WhatHasFailedAtAServerWaitsForAnother) {
   pool.Failed(0, /*reached=*/false, now);
   now += absl::Seconds(1);  // the pause is over, and the other one is full
   EXPECT_EQ(pool.Choose(0, {}, now, &next), 0);
-  EXPECT_EQ(pool.Choose(0, {0}, now, &next), std::nullopt);
-  EXPECT_TRUE(pool.HasOther({0}));
+  EXPECT_EQ(pool.Choose(0, {{0}}, now, &next), std::nullopt);
+  EXPECT_TRUE(pool.HasOther({0}, now));
   pool.Over(1, 0, 0);
-  EXPECT_EQ(pool.Choose(0, {0}, now, &next), 1);
+  EXPECT_EQ(pool.Choose(0, {{0}}, now, &next), 1);
   // Where it has failed everywhere it is asked of one that works for others, and at last of any.
   pool.Answered(1);
   pool.Failed(1, /*reached=*/true, now);
-  EXPECT_EQ(pool.Choose(0, {0, 1}, now, &next), std::nullopt);
-  EXPECT_EQ(pool.Choose(0, {0, 1}, now + absl::Seconds(1), &next), 1);
-  EXPECT_FALSE(pool.HasOther({0, 1}));
+  EXPECT_EQ(pool.Choose(0, {{0, 1}}, now, &next), std::nullopt);
+  EXPECT_EQ(pool.Choose(0, {{0, 1}}, now + absl::Seconds(1), &next), 1);
+  EXPECT_FALSE(pool.HasOther({0, 1}, now));
   for (int i = 1; i <= 2; ++i) pool.Failed(1, /*reached=*/true, now + absl::Minutes(i));
-  EXPECT_FALSE(pool.HasOther({0}));
-  EXPECT_EQ(pool.Choose(0, {0, 1}, now + absl::Hours(1), &next), 0);
+  EXPECT_FALSE(pool.HasOther({0}, now));
+  EXPECT_EQ(pool.Choose(0, {{0, 1}}, now + absl::Hours(1), &next), 0);
+}
+
+TEST(ServerPoolTest, WhatHasFailedOnceWaitsNeitherForOneThatRestsNorForLong) {
+  ServerPool pool({"http://a", "http://b"}, {.concurrency = 1});
+  absl::Time now = absl::Now() + absl::Seconds(10);
+  absl::Time next = absl::InfiniteFuture();
+  pool.Answered(0);
+  pool.Answered(1);
+  const ServerPool::Shunned shunned{.places = {0}, .since = now};
+  pool.Sent(1, 0, 1, now);
+  EXPECT_EQ(pool.Choose(0, shunned, now, &next), std::nullopt);
+  EXPECT_EQ(next, now + absl::Seconds(5));
+  EXPECT_EQ(pool.Choose(0, shunned, next, &next), 0);  // who works may do better the next time
+  pool.Over(1, 0, 0);
+  pool.Refused(1, 0, absl::Seconds(20), now);
+  EXPECT_FALSE(pool.HasOther({0}, now));
+  EXPECT_EQ(pool.Choose(0, shunned, now, &next), 0);
 }
 
 TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
@@ -205,14 +222,14 @@ TEST(ServerPoolTest, WhoRefusesWhatOthersAnswerIsAskedByOneAtATime) {
   for (bool is_servers : {true, false}) {
     ServerPool pool({"http://refuses", "http://b"}, {});
     pool.Doubted(0, is_servers, now);
-    EXPECT_TRUE(pool.HasOther({1}));  // nobody has answered yet
+    EXPECT_TRUE(pool.HasOther({1}, now));  // nobody has answered yet
     if (is_servers) {
       pool.Answered(1);
       pool.Doubted(0, is_servers, now);
     } else {
       for (int i = 0; i < 2; ++i) pool.Doubted(0, is_servers, now);
     }
-    EXPECT_FALSE(pool.HasOther({1}));
+    EXPECT_FALSE(pool.HasOther({1}, now));
     EXPECT_EQ(pool.Choose(0, {}, now, &next), 1);
     now += absl::Seconds(1);
     EXPECT_EQ(pool.Choose(0, {}, now, &next), 0);
@@ -221,7 +238,7 @@ TEST(ServerPoolTest, WhoRefusesWhatOthersAnswerIsAskedByOneAtATime) {
     EXPECT_EQ(pool.Choose(0, {}, now, &next), 1);
     pool.Over(0, 0, 0);
     pool.Heard(0);  // nobody could have answered that
-    EXPECT_TRUE(pool.HasOther({1}));
+    EXPECT_TRUE(pool.HasOther({1}, now));
   }
 }
 
