@@ -3,10 +3,9 @@
 // Each has so many requests under way at most. Where many are refused (429, 503), fewer are sent,
 // and none for a while. The rows of a system prompt go where its prefix is; the first of them goes
 // alone, so that the prefix is there when the others come, or for a few seconds at most; then each
-// server has one of them, for as long. A server
-// that cannot be reached is left out for a while, and asked by one request at a time until it
-// answers; so is one of several that fails, or that refuses what others answer. What has failed at
-// a server waits for another one, as long as one works.
+// server has one of them, for as long. A server that cannot be reached is left out for a while, and
+// asked by one request at a time until it answers; so is one of several that fails, or that refuses
+// what others answer. What has failed at a server waits for another one that works, some seconds.
 #ifndef LM_ENGINE_REMOTE_SERVER_POOL_H_
 #define LM_ENGINE_REMOTE_SERVER_POOL_H_
 
