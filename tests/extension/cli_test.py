@@ -567,12 +567,11 @@ class CliTest(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             process = subprocess.Popen([PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True)
-            begun = time.monotonic()
-            while process.poll() is None and time.monotonic() < begun + 8:  # the lock is waited for ten seconds
-                time.sleep(0.5)
-                if process.poll() is None:
-                    process.send_signal(signal.SIGINT)
-                    break
+            status = pathlib.Path(f"/proc/{process.pid}/status")
+            while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text(encoding="ascii"))[1], 16) & 1 << signal.SIGINT - 1:
+                time.sleep(0.01)
+            time.sleep(0.3)  # it waits, ten seconds at most
+            process.send_signal(signal.SIGINT)
             self.assertEqual(process.communicate(timeout=8)[1], "sqlite-lm: interrupted\n")
         self.assertEqual(process.returncode, 130)
 

@@ -262,6 +262,25 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(set(states) - {"done"}, {"waiting"})
         self.check(db)
 
+    def test_an_interrupted_job_in_memory_leaves_no_transaction_open(self):
+        """The interrupt lasts until the statement around has ended, and ends a ROLLBACK, too."""
+        interrupted = 0
+        for i in range(20):
+            db = harness.connect()
+            db.executescript("CREATE TABLE d(id INTEGER PRIMARY KEY, y); WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 3000) "
+                             "INSERT INTO d(id) SELECT i FROM s; INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', "
+                             "'SELECT id, id % 7 FROM d', 'UPDATE d SET y = :value WHERE id = :id', '{\"max_tokens\":1}')")
+            timer = threading.Timer(0.03 * i, db.interrupt)
+            timer.start()
+            try:
+                db.execute("SELECT * FROM lm_run('j', '{\"chunk\":400}')").fetchall()
+            except sqlite3.OperationalError:
+                interrupted += 1
+            timer.join()
+            self.assertFalse(db.in_transaction, i)
+            db.close()
+        self.assertGreater(interrupted, 0)
+
     def test_interrupt(self):
         path, db = self.make("interrupt.db", query="SELECT id, body || hex(zeroblob(2000)) FROM notes")
         slow = str(self.folder / "slow.gguf")

@@ -162,5 +162,20 @@ TEST_F(SpendingShareTest, OfARowThatIsHandedOnAndRefusedTheFirstAnswerIsPaidOnce
   EXPECT_EQ(Left(), kBudget - 12 - 30);  // two tokens were guessed where the first one had ten
 }
 
+// Rows of a template, then one that is long; texts of which a byte is a token or more.
+TEST(SpendingTest, PromptsAreReckonedByALineThroughThoseThatCame) {
+  Spending templates, dense, alike;
+  EXPECT_EQ(templates.PromptTokens(7), 7);
+  for (const int64_t guessed : {2, 10, 100}) {
+    templates.NotePrompt(guessed, guessed + 70);
+    dense.NotePrompt(guessed, guessed * 5 / 2);
+    alike.NotePrompt(2, 72);
+  }
+  EXPECT_NEAR(static_cast<double>(templates.PromptTokens(5000)), 5070, 1);
+  EXPECT_NEAR(static_cast<double>(dense.PromptTokens(1000)), 2500, 1);
+  EXPECT_EQ(alike.PromptTokens(2), 72);
+  EXPECT_EQ(alike.PromptTokens(5000), 4 * 5000 + 64);  // a token has a byte
+}
+
 }  // namespace
 }  // namespace lm
