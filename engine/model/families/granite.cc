@@ -82,10 +82,12 @@ absl::Status DescribeMiniCpm(KeyReader& keys, ModelSpec* spec) {
   spec->ropes[0].pairing = RopePairing::kAdjacent;
   if (keys.HasTensor("rope_factors_long.weight")) UseLongRope(&spec->ropes[0]);
   const float layers = static_cast<float>(spec->num_layers());
+  // The divisor is what converters write of a model of dim_model_base 256. llama.cpp has its
+  // inverse here, and of files without the key other logits.
   return ApplyFactors(keys,
                       {.embedding = 12,
                        .residual = 1.4f / std::sqrt(layers),
-                       .logit_divisor = 256 / static_cast<float>(spec->hidden)},
+                       .logit_divisor = static_cast<float>(spec->hidden) / 256},
                       spec);
 }
 

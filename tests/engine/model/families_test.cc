@@ -431,6 +431,22 @@ TEST_F(FamilyTest, Lfm2ConvolvesWhereThereAreNoKvHeads) {
   EXPECT_THAT(Refusal(), HasSubstr("must have a value for each of 12 layers, got 2"));
 }
 
+TEST_F(FamilyTest, FactorsThatMiniCpmDoesNotStateAreThoseOfItsConverter) {
+  Begin("minicpm", &DescribeMiniCpm);
+  Set("embedding_length", uint64_t{2304});
+  Set("attention.head_count", uint64_t{36});
+  Set("attention.head_count_kv", uint64_t{36});
+  const ModelSpec unstated = Spec();
+  Set("embedding_scale", 12.0);
+  Set("residual_scale", 1.4 / std::sqrt(12.0));
+  Set("logit_scale", 2304.0 / 256);
+  const ModelSpec stated = Spec();
+  EXPECT_EQ(unstated.embedding_scale, stated.embedding_scale);
+  EXPECT_FLOAT_EQ(unstated.layers[0].residual_scale, stated.layers[0].residual_scale);
+  EXPECT_EQ(stated.logit_scale, 1 / 9.0f);
+  EXPECT_EQ(unstated.logit_scale, stated.logit_scale);
+}
+
 TEST_F(FamilyTest, MiniCpm3NeedNotSayHowWideItsValuesAre) {
   Begin("minicpm3", &DescribeMiniCpm3);
   Set("attention.kv_lora_rank", uint64_t{32});
