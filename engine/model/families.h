@@ -73,7 +73,8 @@ absl::StatusOr<StateSpaceSpec> ReadStateSpace(KeyReader& keys);
 struct ExpertDefaults {
   RouterGate gate = RouterGate::kSoftmax;
   bool normalised = true;
-  bool shared = false;  // there may be an expert that sees every row
+  bool one_is_none = false;  // a file that has one expert has a feed-forward
+  bool shared = false;       // there may be an expert that sees every row
   bool shared_gate = false;
   int64_t shared_count = 0;
   // Where the file does not say how wide experts are:

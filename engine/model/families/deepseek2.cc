@@ -1,6 +1,6 @@
 // "deepseek2": DeepSeek-V2, V3 and R1 (DeepSeek-AI 2024, arXiv 2405.04434 and 2412.19437), Kimi-K2,
-// GLM-4.7-Flash, GigaChat 3, Kanana 2, Mistral Large 3, whose queries grow with their position as
-// those of mistral3; "mistral4": Mistral 4; "minicpm3": MiniCPM3.
+// GLM-4.7-Flash, GigaChat 3, Kanana 2, Youtu-LLM (without experts), Mistral Large 3, whose queries
+// grow with their position as those of mistral3; "mistral4": Mistral 4; "minicpm3": MiniCPM3.
 //
 // Differs from llama: latent attention; behind the first layers experts, in groups of which only
 // some are open, and some that see every row. Neighbouring values turn together. Of minicpm3 the

@@ -337,10 +337,13 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   ExpertSpec experts;
   Router& router = experts.router;
   ASSIGN_OR_RETURN(experts.count, keys.IntOr("expert_count", 0, kMaxDim, 0));
-  if (experts.count == 0) {
-    // What others have of the same converter, as Granite 4's dense models.
-    for (const char* name : {"expert_feed_forward_length", "expert_shared_feed_forward_length",
-                             "expert_gating_func", "expert_weights_norm"}) {
+  if (experts.count == 0 || (defaults.one_is_none && experts.count == 1)) {
+    // What others have of the same converter, as Granite 4's dense models and Youtu-LLM.
+    for (const char* name :
+         {"expert_used_count", "expert_feed_forward_length", "expert_shared_count",
+          "expert_shared_feed_forward_length", "expert_gating_func", "expert_group_count",
+          "expert_group_used_count", "expert_weights_norm", "expert_weights_scale",
+          "leading_dense_block_count"}) {
       keys.Has(name);
     }
     return absl::OkStatus();

@@ -415,6 +415,36 @@ TEST_F(FamilyTest, AFamilyWithoutExpertsRefusesThem) {
   EXPECT_THAT(Refusal(), HasSubstr("'starcoder2.expert_count' = 8 asks for something"));
 }
 
+TEST_F(FamilyTest, AModelWithoutExpertsMaySayHowTheyWouldBeChosen) {
+  for (const bool one : {false, true}) {
+    Begin(one ? "hunyuan-dense" : "deepseek2", one ? &DescribeHunyuan : &DescribeDeepSeek2);
+    if (one) {
+      Set("expert_count", uint64_t{1});
+    } else {  // Youtu-LLM
+      Set("attention.kv_lora_rank", uint64_t{32});
+      Set("rope.dimension_count", uint64_t{8});
+    }
+    Set("expert_used_count", uint64_t{1});
+    Set("expert_feed_forward_length", uint64_t{96});
+    Set("expert_shared_count", uint64_t{1});
+    Set("expert_shared_feed_forward_length", uint64_t{96});
+    Set("expert_gating_func", uint64_t{2});
+    Set("expert_group_count", uint64_t{1});
+    Set("expert_group_used_count", uint64_t{1});
+    Set("expert_weights_norm", true);
+    Set("expert_weights_scale", 2.5);
+    Set("leading_dense_block_count", uint64_t{12});
+    for (const LayerSpec& layer : Spec().layers) {
+      EXPECT_FALSE(layer.feed_forward.experts.has_value());
+      EXPECT_EQ(layer.feed_forward.width, 96);
+    }
+  }
+  Begin("hunyuan-moe", &DescribeHunyuan);
+  Set("expert_count", uint64_t{1});
+  Set("expert_used_count", uint64_t{1});
+  EXPECT_TRUE(Spec().layers[0].feed_forward.experts.has_value());
+}
+
 TEST_F(FamilyTest, Lfm2ConvolvesWhereThereAreNoKvHeads) {
   Begin("lfm2", &DescribeLfm2);
   Set("shortconv.l_cache", uint64_t{3});

@@ -67,6 +67,7 @@ constexpr Golden kGolden[] = {
     Named("arcee-f32", kFloat),
     Named("phi3-f32", kFloat),
     Named("deepseek2-f32", kFloat),
+    Named("deepseek2-dense-f32", kAllFloat),
     Named("mistral4-f32", kAllFloat),
     Named("qwen3next-f32", kFloat),
     Named("gpt-oss-f32", kFloat),
@@ -256,9 +257,9 @@ INSTANTIATE_TEST_SUITE_P(TensorParallel, GoldenLogitsTest,
                                           testing::Values("cpu+cpu", "cpu+cpu+cpu")),
                          TestName);
 
-// The first 54 have two layers or more: one on the first device, the others on the second.
+// The first 55 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 54)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 55)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
