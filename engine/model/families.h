@@ -41,7 +41,10 @@ absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec);
 // The rope of layers with a window that turn by a base of their own, where the file says one, and
 // else as ropes[0], scaling and all: its place in `ropes`.
 absl::StatusOr<int32_t> AddWindowBase(KeyReader& keys, ModelSpec* spec);
-// Likewise, and the file must say it.
+// Of models that have one base, whatever their files say: llama.cpp reads another for the windows,
+// and makes no use of it.
+void IgnoreWindowBase(KeyReader& keys);
+// As ReadWindowPattern, and the file must say it.
 absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, const ModelSpec& spec);
 // Both, of layers that differ in nothing else.
 absl::Status DescribeStatedWindows(KeyReader& keys, double base, ModelSpec* spec);

@@ -27,6 +27,7 @@ absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.Int("attention.sliding_window", 1, int64_t{1} << 40));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
+  IgnoreWindowBase(keys);
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();
     if (!windowed[i]) {

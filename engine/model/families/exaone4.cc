@@ -14,12 +14,12 @@ absl::Status DescribeExaone4(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 4096));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
-  ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
+  IgnoreWindowBase(keys);
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     layer.attention()->head_norm = HeadNorm::kEach;
     if (has_windows) {
-      layer.attention()->rope = windowed[i] ? rope : -1;
+      layer.attention()->rope = windowed[i] ? 0 : -1;
       if (windowed[i] && declared < spec->context_length) layer.attention()->window = declared;
     }
     layer.mixer_norm = layer.feed_forward_norm = nullptr;

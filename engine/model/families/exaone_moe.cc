@@ -14,12 +14,12 @@ absl::Status DescribeExaoneMoe(KeyReader& keys, ModelSpec* spec) {
   spec->ropes[0].pairing = RopePairing::kHalves;
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 4));
-  ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
+  IgnoreWindowBase(keys);
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();
     attention.head_norm = HeadNorm::kEach;
     if (windowed[i]) attention.window = window;
-    attention.rope = windowed[i] ? rope : -1;
+    attention.rope = windowed[i] ? 0 : -1;
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@ absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec) {
                    keys.IntOr("attention.sliding_window", 1, int64_t{1} << 40, 4096));
   const int64_t window = declared < spec->context_length ? declared : 0;
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 2));
+  ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
   ASSIGN_OR_RETURN(const double softcap, keys.NotNegativeOr("attn_logit_softcapping", 50));
   ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 30));
   spec->logit_softcap = static_cast<float>(logit_softcap);
@@ -23,7 +24,10 @@ absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec) {
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     AttentionSpec& attention = *layer.attention();
-    if (windowed[i]) attention.window = window;
+    if (windowed[i]) {
+      attention.window = window;
+      attention.rope = rope;
+    }
     attention.softcap = static_cast<float>(softcap);
     if (by_hidden) {
       attention.scale = 1.0f / std::sqrt(static_cast<float>(spec->hidden / attention.heads));

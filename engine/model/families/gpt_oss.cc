@@ -18,10 +18,14 @@ absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const bool alternate, keys.BoolOr("ffn_gate_up_exps.alternate", false));
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 2));
+  ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     layer.attention()->sinks = true;
-    if (windowed[i]) layer.attention()->window = window;
+    if (windowed[i]) {
+      layer.attention()->window = window;
+      layer.attention()->rope = rope;
+    }
     layer.feed_forward.activation = Activation::kSwigluOai;
     layer.feed_forward.alternate = alternate;
     layer.feed_forward_norm = "post_attention_norm";

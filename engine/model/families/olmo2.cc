@@ -17,6 +17,7 @@ absl::Status DescribeOlmo2(KeyReader& keys, ModelSpec* spec) {
     layer.post_mixer_norm = "post_attention_norm";
     layer.post_feed_forward_norm = "post_ffw_norm";
   }
+  IgnoreWindowBase(keys);
   return DescribeWindows(keys, /*period=*/4, /*base=*/0, spec);
 }
 

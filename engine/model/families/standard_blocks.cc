@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 constexpr char kWindowPattern[] = "attention.sliding_window_pattern";
+constexpr char kWindowBase[] = "rope.freq_base_swa";
 
 // The heads of each block's queries; where each block has a number of its own, those without KV
 // heads may have 0.
@@ -176,8 +177,7 @@ absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, Model
 absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec) {
   const RopeSpec& rope = spec->ropes[0];
   RopeSpec windowed = {.dim = rope.dim, .base = rope.base, .pairing = rope.pairing};
-  ASSIGN_OR_RETURN(windowed.base,
-                   keys.PositiveOr("rope.freq_base_swa", base > 0 ? base : rope.base));
+  ASSIGN_OR_RETURN(windowed.base, keys.PositiveOr(kWindowBase, base > 0 ? base : rope.base));
   const int64_t most = spec->layers[0].attention()->key_dim;
   ASSIGN_OR_RETURN(windowed.dim, keys.IntOr("rope.dimension_count_swa", 2, most, rope.dim));
   if (windowed.dim % 2 != 0) {
@@ -189,17 +189,18 @@ absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec) {
 }
 
 absl::StatusOr<int32_t> AddWindowBase(KeyReader& keys, ModelSpec* spec) {
-  constexpr char kBase[] = "rope.freq_base_swa";
-  if (!keys.Has(kBase)) return 0;
+  if (!keys.Has(kWindowBase)) return 0;
   RopeSpec windowed = spec->ropes[0];
-  ASSIGN_OR_RETURN(windowed.base, keys.Positive(kBase));
+  ASSIGN_OR_RETURN(windowed.base, keys.Positive(kWindowBase));
   if (windowed.yarn.has_value() && !(windowed.base > 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", keys.Key(kBase), "' must be > 1 for YaRN, got ", windowed.base));
+        absl::StrCat("'", keys.Key(kWindowBase), "' must be > 1 for YaRN, got ", windowed.base));
   }
   spec->ropes.push_back(windowed);
   return static_cast<int32_t>(spec->ropes.size()) - 1;
 }
+
+void IgnoreWindowBase(KeyReader& keys) { keys.Has(kWindowBase); }
 
 absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, const ModelSpec& spec) {
   ASSIGN_OR_RETURN(std::vector<bool> windowed, ReadPatternArray(keys, spec));

@@ -657,12 +657,11 @@ struct WindowedFamily {
 };
 
 TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
-  for (const WindowedFamily& c : {WindowedFamily{"exaone4", &DescribeExaone4, 64},
-                                  WindowedFamily{"exaone-moe", &DescribeExaoneMoe, 12},
+  for (const WindowedFamily& c : {WindowedFamily{"gemma2", &DescribeGemma2, 12},
+                                  WindowedFamily{"gpt-oss", &DescribeGptOss, 12},
                                   WindowedFamily{"afmoe", &DescribeAfmoe, 12}}) {
     SCOPED_TRACE(c.architecture);
     Begin(c.architecture, c.describe);
-    Set("block_count", static_cast<uint64_t>(c.layers));
     Set("attention.sliding_window", uint64_t{64});
     Set("rope.freq_base", 1e5);
     Set("rope.scaling.type", std::string("linear"));
@@ -670,14 +669,14 @@ TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
     for (const bool stated : {false, true}) {
       if (stated) Set("rope.freq_base_swa", 2e4);
       const ModelSpec spec = Spec();
-      for (int32_t i = 0; i < c.layers; ++i) {
-        const int64_t rope = spec.layers[i].attention()->rope;
-        ASSERT_EQ(rope >= 0, i % 4 != 3);
-        if (rope < 0) continue;
-        EXPECT_EQ(spec.ropes[rope].base, stated ? 2e4 : 1e5);
-        EXPECT_EQ(spec.ropes[rope].scale, 4);
-        EXPECT_EQ(spec.ropes[rope].pairing, RopePairing::kHalves);
+      for (const LayerSpec& layer : spec.layers) {
+        const AttentionSpec& attention = *layer.attention();
+        if (attention.rope < 0) continue;
+        EXPECT_EQ(spec.ropes[attention.rope].base, stated && attention.window > 0 ? 2e4 : 1e5);
+        EXPECT_EQ(spec.ropes[attention.rope].scale, 4);
+        EXPECT_EQ(spec.ropes[attention.rope].pairing, RopePairing::kHalves);
       }
+      EXPECT_GT(spec.layers[0].attention()->window, 0);
     }
     Set("rope.scaling.type", std::string("yarn"));
     Set("rope.freq_base_swa", 0.5);
@@ -687,6 +686,25 @@ TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
   Begin("afmoe", &DescribeAfmoe);
   Set("rope.freq_base_swa", 2e4);
   EXPECT_EQ(Spec().layers[0].attention()->rope, 0);
+}
+
+TEST_F(FamilyTest, SomeModelsHaveOneBaseWhateverTheirFilesSay) {
+  for (const WindowedFamily& c : {WindowedFamily{"exaone4", &DescribeExaone4, 64},
+                                  WindowedFamily{"exaone-moe", &DescribeExaoneMoe, 12},
+                                  WindowedFamily{"cohere2", &DescribeCohere2, 12},
+                                  WindowedFamily{"mellum", &DescribeMellum, 12},
+                                  WindowedFamily{"olmo2", &DescribeOlmo2, 12}}) {
+    SCOPED_TRACE(c.architecture);
+    Begin(c.architecture, c.describe);
+    Set("block_count", static_cast<uint64_t>(c.layers));
+    Set("attention.layer_norm_epsilon", 1e-5);
+    Set("attention.sliding_window", uint64_t{64});
+    Set("rope.freq_base", 1e5);
+    Set("rope.freq_base_swa", 2e4);
+    const ModelSpec spec = Spec();
+    ASSERT_EQ(spec.layers[0].attention()->window, 64);
+    EXPECT_EQ(spec.ropes[spec.layers[0].attention()->rope].base, 1e5);
+  }
 }
 
 // As the converter of EXAONE 4.5 and K-EXAONE writes them.
