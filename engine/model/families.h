@@ -129,6 +129,7 @@ absl::Status DescribeGptNeoX(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGranite(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGraniteHybrid(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGraniteMoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeHunyuan(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeJamba(KeyReader& keys, ModelSpec* spec);

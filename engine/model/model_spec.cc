@@ -59,7 +59,7 @@ constexpr Family kFamilies[] = {
     {"granite", &DescribeGranite},
     {"granite_swa", &DescribeGraniteSwa},
     {"granitehybrid", &DescribeGraniteHybrid},
-    {"granitemoe", &DescribeGranite},
+    {"granitemoe", &DescribeGraniteMoe},
     {"hunyuan-dense", &DescribeHunyuan},
     {"hunyuan-moe", &DescribeHunyuan},
     {"hy_v3", &DescribeHyV3},

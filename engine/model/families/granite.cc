@@ -2,10 +2,10 @@
 // MiniCPM (Hu et al. 2024, arXiv 2404.06395).
 //
 // As llama, with four factors: of the embedding, of what is added to x, of the scores of attention,
-// and one that the logits are divided by. Positions turn unless the file says that no rope was used
-// in training. An expert may see every row. Of granite_swa some layers see a window, the file says
-// of each whether its positions turn, and heads have sinks. Of granitehybrid the layers without KV
-// heads are state spaces. MiniCPM's factors may be missing.
+// and one that the logits are divided by. An expert may see every row. Of granite and granitehybrid
+// positions turn unless the file says that no rope was used in training. Of granite_swa some layers
+// see a window, the file says of each whether its positions turn, and heads have sinks. Of
+// granitehybrid the layers without KV heads are state spaces. MiniCPM's factors may be missing.
 #include <cmath>
 
 #include "engine/base/status_macros.h"
@@ -42,19 +42,24 @@ absl::Status ApplyFactors(KeyReader& keys, Factors factors, ModelSpec* spec) {
 
 }  // namespace
 
-absl::Status DescribeGranite(KeyReader& keys, ModelSpec* spec) {
+absl::Status DescribeGraniteMoe(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
   RETURN_IF_ERROR(DescribeExperts(keys, {.shared = true}, spec));
   spec->ropes[0].pairing = RopePairing::kAdjacent;
+  return ApplyFactors(keys, {}, spec);
+}
+
+absl::Status DescribeGranite(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeGraniteMoe(keys, spec));
   ASSIGN_OR_RETURN(const bool turns, keys.BoolOr("rope.scaling.finetuned", true));
   for (LayerSpec& layer : spec->layers) {
     if (!turns) layer.attention()->rope = -1;
   }
-  return ApplyFactors(keys, {}, spec);
+  return absl::OkStatus();
 }
 
 absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec) {
-  RETURN_IF_ERROR(DescribeGranite(keys, spec));
+  RETURN_IF_ERROR(DescribeGraniteMoe(keys, spec));
   const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadWindowPattern(keys, *spec, 1));

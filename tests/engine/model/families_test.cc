@@ -561,6 +561,14 @@ TEST_F(FamilyTest, GraniteReadsItsFactors) {
   spec = Spec();
   EXPECT_EQ(spec.layers[0].residual_scale, 1);
   EXPECT_EQ(spec.layers[0].attention()->rope, -1);
+  // Of others the key says how they were trained.
+  Begin("granitemoe", &DescribeGraniteMoe);
+  Set("rope.scaling.finetuned", false);
+  EXPECT_EQ(Spec().layers[0].attention()->rope, 0);
+  Begin("granite_swa", &DescribeGraniteSwa);
+  Set("attention.sliding_window_pattern", std::vector<bool>(12, true));
+  Set("rope.scaling.finetuned", false);
+  EXPECT_EQ(Spec().layers[0].attention()->rope, 0);
 }
 
 TEST_F(FamilyTest, GraniteHybridHasStateSpacesWhereThereAreNoKvHeads) {
