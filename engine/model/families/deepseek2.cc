@@ -35,9 +35,10 @@ absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t value_dim,
                    keys.IntOr("attention.value_length_mla", 1, kMaxDim, stated.value_dim));
   ASSIGN_OR_RETURN(AttentionSpec attention, ReadLatent(keys, *spec, key_dim, value_dim));
+  const bool other_values =
+      keys.Has("attention.value_length") && stated.value_dim != attention.value_dim;
   if (keys.Has("attention.key_length_mla") &&
-      (stated.kv_heads != 1 || stated.value_dim != attention.value_dim ||
-       stated.key_dim != attention.key_dim)) {
+      (stated.kv_heads != 1 || other_values || stated.key_dim != attention.key_dim)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "latent attention of rank ", attention.value_dim, " with ", rope.dim, " turning values of ",
         key_dim, " has one KV head of ", attention.key_dim, " and ", attention.value_dim,

@@ -505,6 +505,9 @@ TEST_F(FamilyTest, DeepSeek2KeepsOneVectorForAllHeads) {
   EXPECT_EQ(MixerInputCols(spec.layers[0]), 4 * 24 + 40);
   EXPECT_EQ(MixerOutputCols(spec.layers[0]), 4 * 20);
   EXPECT_NEAR(attention.scale, 1 / std::sqrt(24.0), 1e-7);
+  Unset("attention.value_length");
+  EXPECT_EQ(Spec().layers[0].attention()->value_dim, 32);
+  Set("attention.value_length", uint64_t{32});
   // The converter writes a tenth of the multiplier of YaRN's logarithm.
   Set("rope.scaling.type", std::string("yarn"));
   Set("rope.scaling.factor", 8.0);
