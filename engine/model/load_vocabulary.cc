@@ -246,6 +246,13 @@ absl::Status ReadMarkers(const Metadata& metadata, Vocabulary* vocabulary) {
   vocabulary->states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));
   vocabulary->states_eos = metadata.Has(Key("eos_token_id"));
   RETURN_IF_ERROR(ReadTokenIds(metadata, Key("eos_token_ids"), *vocabulary, &vocabulary->more_eos));
+  // Fill-in-the-middle: after padding, or where another repository or file begins, nothing useful
+  // comes.
+  for (const char* name : {"fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id"}) {
+    int32_t id = -1;
+    RETURN_IF_ERROR(ReadTokenId(metadata, name, size, &id));
+    if (id >= 0) vocabulary->more_eos.push_back(id);
+  }
   RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary->eot));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary->eom));
   RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary->unknown));

@@ -241,6 +241,23 @@ TEST(LoadVocabularyTest, AnswersEndWithEachOfOllamasEnds) {
   }
 }
 
+TEST(LoadVocabularyTest, AnswersEndWhereAnotherFileBegins) {
+  auto v = LoadVocabulary(Make("t5", {{"scores", std::vector<double>(6)},
+                                      {"unknown_token_id", uint64_t{0}},
+                                      {"eos_token_id", uint64_t{2}},
+                                      {"fim_pre_token_id", uint64_t{1}},
+                                      {"fim_pad_token_id", uint64_t{5}},
+                                      {"fim_rep_token_id", uint64_t{6}},
+                                      {"fim_sep_token_id", uint64_t{3}}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->more_eos, ElementsAre(5, 3));
+  auto tokenizer = Tokenizer::Create(*std::move(v));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  for (int32_t id = 0; id < 6; ++id) {
+    EXPECT_EQ((*tokenizer)->IsEndOfGeneration(id), id == 2 || id == 3 || id == 5) << id;
+  }
+}
+
 void ExpectRefusal(const Metadata& metadata, absl::StatusCode code, const std::string& message) {
   auto v = LoadVocabulary(metadata);
   ASSERT_FALSE(v.ok());
