@@ -65,13 +65,24 @@ std::pair<int, absl::string_view> SplitName(absl::string_view name) {
   return {layer, rest.substr(dot + 1)};
 }
 
+// Of RWKV's time mixing all others are vectors, or of a low rank.
+constexpr absl::string_view kLargeOfTimeMixing[] = {"key", "value", "receptance", "gate", "output"};
+
+bool IsSmallOfTimeMixing(absl::string_view tensor) {
+  absl::string_view name = SplitName(tensor).second;
+  return absl::ConsumePrefix(&name, "time_mix_") &&
+         std::find(std::begin(kLargeOfTimeMixing), std::end(kLargeOfTimeMixing), name) ==
+             std::end(kLargeOfTimeMixing);
+}
+
 // Matrices that are not products of activations, or too small to be worth it.
 bool StaysAsItIs(const TensorInfo& tensor) {
   if (tensor.dims.size() < 2 || !absl::EndsWith(tensor.name, ".weight")) return true;
   if (tensor.dtype == DType::kI32) return true;  // numbers of things
+  if (IsSmallOfTimeMixing(tensor.name)) return true;
   for (absl::string_view part :
        {"_norm.weight", "ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d",
-        "shortconv.conv", "rope_f", "attn_rel_b", "time_mix_", "altup", "laurel",
+        "shortconv.conv", "rope_f", "attn_rel_b", "channel_mix_lerp", "altup", "laurel",
         "per_layer_model_proj", "cls.", "compressor_ape", "hc_attn_", "hc_ffn_", "output_hc_"}) {
     if (absl::StrContains(tensor.name, part)) return true;
   }

@@ -60,6 +60,30 @@ TEST_F(ConvertModelTest, NumbersOfThingsStay) {
   EXPECT_EQ(read, values);
 }
 
+TEST_F(ConvertModelTest, OfTimeMixingTheLargeMatricesAreConverted) {
+  constexpr const char* kLarge[] = {
+      "time_mix_key",    "time_mix_value",  "time_mix_receptance", "time_mix_gate",
+      "time_mix_output", "channel_mix_key", "channel_mix_value",   "channel_mix_receptance"};
+  constexpr const char* kSmall[] = {"time_mix_w1",         "time_mix_w2",       "time_mix_a1",
+                                    "time_mix_g2",         "time_mix_decay_w1", "time_mix_decay_w2",
+                                    "time_mix_lerp_fused", "time_mix_lerp_x",   "time_mix_first",
+                                    "time_mix_r_k",        "channel_mix_lerp_k"};
+  GgufBuilder gguf;
+  auto add = [&gguf](const char* name) {
+    gguf.AddTensor(absl::StrCat("blk.0.", name, ".weight"), kGgmlF32, {32, 2},
+                   Bytes(std::vector<float>(64, 1)));
+  };
+  for (const char* name : kLarge) add(name);
+  for (const char* name : kSmall) add(name);
+  ASSERT_TRUE(Convert(gguf, "Q8_0").ok());
+  const auto made = GgufFile::Open(Path("out.gguf")).value();
+  auto type = [&made](const char* name) {
+    return made->FindTensor(absl::StrCat("blk.0.", name, ".weight"))->dtype;
+  };
+  for (const char* name : kLarge) EXPECT_EQ(type(name), DType::kQ8_0) << name;
+  for (const char* name : kSmall) EXPECT_EQ(type(name), DType::kF32) << name;
+}
+
 TEST_F(ConvertModelTest, LayersBeyondAllModelsAreNoLayers) {
   GgufBuilder gguf;
   for (const char* name : {"blk.0.attn_v.weight", "blk.2147483647.attn_v.weight"}) {
