@@ -341,12 +341,12 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   if (experts.count == 0 || (defaults.one_is_none && experts.count == 1)) {
     // What others have of the same converter, as Granite 4's dense models and Youtu-LLM.
     for (const char* name :
-         {"expert_used_count", "expert_feed_forward_length", "expert_shared_count",
-          "expert_shared_feed_forward_length", "expert_gating_func", "expert_group_count",
-          "expert_group_used_count", "expert_weights_norm", "expert_weights_scale",
-          "leading_dense_block_count"}) {
+         {"expert_feed_forward_length", "expert_shared_count", "expert_shared_feed_forward_length",
+          "expert_gating_func", "expert_group_count", "expert_group_used_count",
+          "expert_weights_norm", "expert_weights_scale", "leading_dense_block_count"}) {
       keys.Has(name);
     }
+    if (experts.count == 1) keys.Has("expert_used_count");
     return absl::OkStatus();
   }
   const int64_t width = spec->Widest([](const LayerSpec& l) { return l.feed_forward.width; });

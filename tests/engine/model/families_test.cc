@@ -420,11 +420,11 @@ TEST_F(FamilyTest, AModelWithoutExpertsMaySayHowTheyWouldBeChosen) {
     Begin(one ? "hunyuan-dense" : "deepseek2", one ? &DescribeHunyuan : &DescribeDeepSeek2);
     if (one) {
       Set("expert_count", uint64_t{1});
+      Set("expert_used_count", uint64_t{1});
     } else {  // Youtu-LLM
       Set("attention.kv_lora_rank", uint64_t{32});
       Set("rope.dimension_count", uint64_t{8});
     }
-    Set("expert_used_count", uint64_t{1});
     Set("expert_feed_forward_length", uint64_t{96});
     Set("expert_shared_count", uint64_t{1});
     Set("expert_shared_feed_forward_length", uint64_t{96});
@@ -438,6 +438,9 @@ TEST_F(FamilyTest, AModelWithoutExpertsMaySayHowTheyWouldBeChosen) {
       EXPECT_FALSE(layer.feed_forward.experts.has_value());
       EXPECT_EQ(layer.feed_forward.width, 96);
     }
+    Set("expert_count", uint64_t{0});
+    Set("expert_used_count", uint64_t{1});
+    EXPECT_THAT(Refusal(), HasSubstr("expert_used_count' = 1 asks for something"));
   }
   Begin("hunyuan-moe", &DescribeHunyuan);
   Set("expert_count", uint64_t{1});
