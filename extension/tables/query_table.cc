@@ -51,7 +51,7 @@ class QueryCursor : public TableCursor {
     rows_.clear();
     waiting_.clear();
     select_.reset();
-    rowid_ = 0;
+    num_read_ = 0;
     window_ = kFirstWindow;
     ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
     if (!sql.has_value()) return absl::OkStatus();
@@ -77,7 +77,6 @@ class QueryCursor : public TableCursor {
   absl::Status Next() override {
     std::erase(waiting_, rows_.begin());  // one that the engine had no room for
     rows_.pop_front();
-    ++rowid_;
     return AwaitCurrent();
   }
 
@@ -92,7 +91,7 @@ class QueryCursor : public TableCursor {
     return absl::OkStatus();
   }
 
-  int64_t rowid() const override { return rowid_; }
+  int64_t rowid() const override { return rows_.front().number; }
 
  private:
   // How many rows are read, and sorted, at a time: each time twice as many, so that the first ones
@@ -102,6 +101,7 @@ class QueryCursor : public TableCursor {
   static constexpr size_t kMostWindowBytes = 16 << 20;  // of prompts
 
   struct Row {
+    int64_t number;  // in the SELECT, from 0 on: a row's own, in whatever order they are finished
     OwnedValue id;
     std::string place;  // in the order of submission, until it is submitted
     PendingAnswer pending;
@@ -118,8 +118,7 @@ class QueryCursor : public TableCursor {
         options_->generation.on_error != OnError::kError) {
       return absl::OkStatus();
     }
-    const absl::Status& status = answer.generation.status;
-    return absl::Status(status.code(), absl::StrCat("row ", rowid_ + 1, ": ", status.message()));
+    return OfRow(rows_.front().number + 1, answer.generation.status);
   }
 
   absl::Status ReadMore() {
@@ -130,7 +129,7 @@ class QueryCursor : public TableCursor {
         if (!row.has_value()) {
           select_.reset();
           if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
-            work->AnnounceRows(rowid_ + static_cast<int64_t>(rows_.size()));
+            work->AnnounceRows(num_read_);
           }
           break;
         }
@@ -152,10 +151,10 @@ class QueryCursor : public TableCursor {
     return absl::OkStatus();
   }
 
-  Row MakeRow(QueryRow row) const {
+  Row MakeRow(QueryRow row) {
     RowPrompt prompt{std::move(row.prompt), std::move(row.system), options_};
     std::string place = PlaceOf(prompt);
-    return {std::move(row.id), std::move(place), PendingAnswer(std::move(prompt))};
+    return {num_read_++, std::move(row.id), std::move(place), PendingAnswer(std::move(prompt))};
   }
 
   // Waits until any of the rows is done.
@@ -187,7 +186,7 @@ class QueryCursor : public TableCursor {
   size_t window_ = kFirstWindow;
   std::list<Row> rows_;                           // the current one is in front
   std::deque<std::list<Row>::iterator> waiting_;  // not submitted yet
-  int64_t rowid_ = 0;
+  int64_t num_read_ = 0;                          // of the SELECT's rows
 };
 
 constexpr TableFunctionSpec kQuerySpec = {

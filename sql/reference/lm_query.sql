@@ -23,7 +23,7 @@ SELECT id, value IS NOT NULL, error
 --> 12|0|NULL
 --> 15|1|NULL
 
--- "order": "finished" gives each row as soon as it is done.
+-- "order": "finished" gives each row as soon as it is done. Its rowid is its number in the SELECT, from 0 on.
 SELECT count(value) FROM lm_query('SELECT id, body FROM reviews', '{"max_tokens":4,"order":"finished"}');
 --> 2
 
