@@ -32,14 +32,20 @@ absl::StatusOr<std::optional<int64_t>> TableArguments::Integer(int i) const {
 absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
   std::array<sqlite3_value*, kMostTableArguments> values = {};
   for (int i = 0; i < kMostTableArguments; ++i) {
-    if ((plan & 1 << i) != 0) values[i] = *args++;
+    arguments_[i].reset();
+    if ((plan & 1 << i) == 0) continue;
+    values[i] = *args++;
+    arguments_[i].reset(sqlite3_value_dup(values[i]));
+    if (arguments_[i] == nullptr) return absl::ResourceExhaustedError("out of memory");
   }
   return Filter(TableArguments(spec_, values, plan >> kMostTableArguments));
 }
 
-// Arguments read as NULL, like those of SQLite's own table-valued functions that keep none.
 absl::Status TableCursor::Column(int column, sqlite3_context* context) {
-  return column < spec_.num_columns ? Value(column, context) : absl::OkStatus();
+  if (column < spec_.num_columns) return Value(column, context);
+  const OwnedValue& argument = arguments_[column - spec_.num_columns];
+  if (argument != nullptr) sqlite3_result_value(context, argument.get());
+  return absl::OkStatus();
 }
 
 namespace {
@@ -73,22 +79,28 @@ absl::Status FunctionTable::MissingError(const sqlite3_index_info& info, int arg
                : ""));
 }
 
-// The arguments arrive as equality constraints on the hidden columns. idxNum has a bit for each
-// that is given, whose values come in the columns' order, and behind them one for each of the first
-// columns that is used.
+// The arguments arrive as equality constraints on the hidden columns. Of several on one column, one
+// is the argument, and the others are conditions that SQLite checks against it. idxNum has a bit
+// for each that is given, whose values come in the columns' order, and behind them one for each of
+// the first columns that is used.
 absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
   std::array<int, kMostTableArguments> constraint_of;
   constraint_of.fill(-1);
+  std::array<bool, kMostTableArguments> comes_later = {};
   for (int i = 0; i < info->nConstraint; ++i) {
     const auto& constraint = info->aConstraint[i];
     const int argument = constraint.iColumn - spec_.num_columns;
     if (argument < 0 || constraint.op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
-    if (!constraint.usable) return false;  // another join order has them
-    constraint_of[argument] = i;
+    if (constraint.usable) {
+      constraint_of[argument] = i;
+    } else {
+      comes_later[argument] = true;
+    }
   }
   int num_given = 0;
   for (int argument = 0; argument < NumArguments(spec_); ++argument) {
     const int i = constraint_of[argument];
+    if (i < 0 && comes_later[argument]) return false;  // another join order has it
     if (i < 0 && argument < spec_.required) return MissingError(*info, argument);
     if (i < 0) continue;
     info->aConstraintUsage[i].argvIndex = ++num_given;

@@ -26,6 +26,7 @@
 #include "extension/connection/call_options.h"
 #include "extension/connection/connection.h"
 #include "extension/host/sqlite_api.h"
+#include "extension/host/sqlite_value.h"
 
 namespace lm {
 
@@ -87,6 +88,7 @@ class TableCursor : public VirtualCursor {
  private:
   Connection& connection_;
   const TableFunctionSpec& spec_;
+  std::array<OwnedValue, kMostTableArguments> arguments_;  // null: not given
 };
 
 template <typename Cursor>
