@@ -85,11 +85,9 @@ absl::StatusOr<std::optional<PendingAnswer>> CursorAhead::Await(RowPrompt row) {
 }
 
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {
-  const bool several = row.options != nullptr && row.options->generation.n > 0;
   ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
   if (!pending.has_value()) return absl::OkStatus();
-  return ResultAnswer(call.context(), pending->answer(), pending->on_error(),
-                      several ? AnswerType::kJson : type);
+  return ResultAnswer(call.context(), *pending, type);
 }
 
 }  // namespace lm

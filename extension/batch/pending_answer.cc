@@ -217,4 +217,9 @@ bool PendingAnswer::IsDoubtful() const {
          row_.escalation->confidence(answer_.generation) < row_.escalation->below;
 }
 
+absl::Status ResultAnswer(sqlite3_context* context, const PendingAnswer& pending, AnswerType type) {
+  return ResultAnswer(context, pending.answer(), pending.on_error(),
+                      pending.several() ? AnswerType::kJson : type);
+}
+
 }  // namespace lm

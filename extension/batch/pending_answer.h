@@ -4,7 +4,7 @@
 //   pending.Submit();                            // may be too early: then Await() does it
 //   ...
 //   RETURN_IF_ERROR(pending.Await(db));
-//   return ResultAnswer(context, pending.answer(), pending.on_error());
+//   return ResultAnswer(context, pending);
 //
 // For many rows, AnswerQueue keeps a number of these under way.
 #ifndef LM_EXTENSION_BATCH_PENDING_ANSWER_H_
@@ -73,6 +73,8 @@ class PendingAnswer {
   OnError on_error() const {
     return row_.options != nullptr ? row_.options->generation.on_error : OnError::kError;
   }
+  // Whether the answer is a JSON array of several.
+  bool several() const { return row_.options != nullptr && row_.options->generation.n > 0; }
 
  private:
   void Refuse(absl::Status status);
@@ -98,6 +100,11 @@ class PendingAnswer {
   absl::Status over_budget_;
   RowAnswer answer_;
 };
+
+// Makes the answer a scalar function's result, as its row's options want it: several are JSON,
+// whatever `type` one would be.
+absl::Status ResultAnswer(sqlite3_context* context, const PendingAnswer& pending,
+                          AnswerType type = AnswerType::kText);
 
 }  // namespace lm
 

@@ -214,8 +214,7 @@ class MapWindow {
       return WrongFrame("this frame does not begin with the current row");
     }
     RETURN_IF_ERROR(queue_.AwaitFront(call.connection().db()));
-    return OfRow(num_values_,
-                 ResultAnswer(call.context(), queue_.front(), queue_.front_on_error()));
+    return OfRow(num_values_, ResultAnswer(call.context(), queue_.front_row()));
   }
 
   // Of an aggregate without a frame, or of a frame that SQLite computes anew for each row

@@ -97,7 +97,7 @@ absl::Status AwaitTicket(Call& call) {
   }
   tickets.SubmitMore();
   RETURN_IF_ERROR(pending->Await(call.connection().db()));
-  const absl::Status status = ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  const absl::Status status = ResultAnswer(call.context(), *pending);
   if (status.ok()) return status;
   const std::optional<int64_t> row = RowOf(call, sqlite3_value_int64(argument));
   return row.has_value() ? OfRow(*row, status) : status;
