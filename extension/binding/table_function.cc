@@ -75,7 +75,8 @@ absl::Status FunctionTable::MissingError(const sqlite3_index_info& info, int arg
   return absl::InvalidArgumentError(absl::StrCat(
       spec_.missing,
       is_named ? absl::StrCat(" (", name, " here is the function's own argument; write t.", name,
-                              " for a table's column of that name)")
+                              " for a table's column of that name; on the right of a RIGHT JOIN"
+                              " SQLite may hand it no arguments: put it into a MATERIALIZED CTE)")
                : ""));
 }
 
