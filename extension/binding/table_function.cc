@@ -31,12 +31,22 @@ absl::StatusOr<std::optional<int64_t>> TableArguments::Integer(int i) const {
 
 absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
   std::array<sqlite3_value*, kMostTableArguments> values = {};
+  bool same = plan == plan_ && can_rewind();
   for (int i = 0; i < kMostTableArguments; ++i) {
-    arguments_[i].reset();
     if ((plan & 1 << i) == 0) continue;
     values[i] = *args++;
-    arguments_[i].reset(sqlite3_value_dup(values[i]));
-    if (arguments_[i] == nullptr) return absl::ResourceExhaustedError("out of memory");
+    same = same && SameValue(values[i], arguments_[i].get());
+  }
+  if (same) {
+    Rewind();
+    return absl::OkStatus();
+  }
+  plan_ = plan;
+  for (int i = 0; i < kMostTableArguments; ++i) {
+    arguments_[i].reset(values[i] != nullptr ? sqlite3_value_dup(values[i]) : nullptr);
+    if (values[i] != nullptr && arguments_[i] == nullptr) {
+      return absl::ResourceExhaustedError("out of memory");
+    }
   }
   return Filter(TableArguments(spec_, values, plan >> kMostTableArguments));
 }

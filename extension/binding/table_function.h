@@ -78,7 +78,10 @@ class TableCursor : public VirtualCursor {
   virtual absl::Status Filter(const TableArguments& args) = 0;
   // Column(), of one that is no argument.
   virtual absl::Status Value(int column, sqlite3_context* context) = 0;
+  // Instead of Filter(), where the arguments are those of the last scan and can_rewind() is true.
+  virtual void Rewind() {}
 
+  // After one that failed there is none of the same cursor.
   absl::Status Begin(int plan, const char* text, sqlite3_value** args) final;
   absl::Status Column(int column, sqlite3_context* context) final;
 
@@ -88,6 +91,7 @@ class TableCursor : public VirtualCursor {
  private:
   Connection& connection_;
   const TableFunctionSpec& spec_;
+  int plan_ = -1;                                          // of the last scan
   std::array<OwnedValue, kMostTableArguments> arguments_;  // null: not given
 };
 

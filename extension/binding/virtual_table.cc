@@ -13,6 +13,9 @@ struct CursorHandle : sqlite3_vtab_cursor {
 };
 
 VirtualTable& Of(sqlite3_vtab* vtab) { return *static_cast<VirtualTableHandle*>(vtab)->table; }
+sqlite3_vtab_cursor*& OpenedOf(sqlite3_vtab* vtab) {
+  return static_cast<VirtualTableHandle*>(vtab)->opened;
+}
 VirtualCursor& Of(sqlite3_vtab_cursor* cursor) {
   return *static_cast<CursorHandle*>(cursor)->cursor;
 }
@@ -65,18 +68,28 @@ int Open(sqlite3_vtab* vtab, sqlite3_vtab_cursor** out) noexcept {
   return RunFor(vtab, [&] {
     auto handle = std::make_unique<CursorHandle>();
     handle->cursor = Of(vtab).Open();
-    *out = handle.release();
+    *out = OpenedOf(vtab) = handle.release();
     return absl::OkStatus();
   });
 }
 
 int Close(sqlite3_vtab_cursor* cursor) noexcept {
-  delete static_cast<CursorHandle*>(cursor);
+  const std::unique_ptr<CursorHandle> closed(static_cast<CursorHandle*>(cursor));
+  sqlite3_vtab_cursor*& opened = OpenedOf(cursor->pVtab);
+  if (opened == cursor) {
+    opened = nullptr;
+  } else if (opened != nullptr && closed->cursor->can_rewind()) {
+    auto& successor = *static_cast<CursorHandle*>(opened);
+    successor.cursor.swap(closed->cursor);
+    successor.work.swap(closed->work);
+  }
   return SQLITE_OK;
 }
 
 int Filter(sqlite3_vtab_cursor* cursor, int plan, const char* text, int,
            sqlite3_value** args) noexcept {
+  sqlite3_vtab_cursor*& opened = OpenedOf(cursor->pVtab);
+  if (opened == cursor) opened = nullptr;
   return RunForCursor(cursor, [&] { return Of(cursor).Begin(plan, text, args); });
 }
 

@@ -42,6 +42,27 @@ absl::StatusOr<std::optional<std::string>> TextOf(sqlite3_value* value, absl::st
   return copy;
 }
 
+bool SameValue(sqlite3_value* left, sqlite3_value* right) {
+  const int type = sqlite3_value_type(left);
+  if (sqlite3_value_type(right) != type) return false;
+  auto bytes = [](sqlite3_value* value) {
+    const auto* first = static_cast<const char*>(sqlite3_value_blob(value));
+    return absl::string_view(first, sqlite3_value_bytes(value));
+  };
+  switch (type) {
+    case SQLITE_NULL:
+      return true;
+    case SQLITE_INTEGER:
+      return sqlite3_value_int64(left) == sqlite3_value_int64(right);
+    case SQLITE_FLOAT:
+      return sqlite3_value_double(left) == sqlite3_value_double(right);
+    case SQLITE_TEXT:
+      if (sqlite3_value_text(left) == nullptr || sqlite3_value_text(right) == nullptr) return false;
+      break;
+  }
+  return bytes(left) == bytes(right);
+}
+
 std::string ShownValue(sqlite3_value* value) {
   const int type = sqlite3_value_type(value);
   if (type == SQLITE_NULL) return "NULL";

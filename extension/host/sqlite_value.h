@@ -30,6 +30,9 @@ absl::Status CheckText(absl::string_view text, absl::string_view what);
 // bytes.
 std::string ShownValue(sqlite3_value* value);
 
+// Whether they have one type and the same bytes.
+bool SameValue(sqlite3_value* left, sqlite3_value* right);
+
 // A value of a virtual table's row.
 using Cell = Variant<std::monostate, int64_t, double, std::string>;
 

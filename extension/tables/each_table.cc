@@ -19,6 +19,9 @@
 // the others go on; {"on_error":"error"} ends the statement instead, {"on_error":"json"} puts the
 // object of lm_try into `value`. An element that is neither a string nor a number nor null is an
 // error of the whole call, which names its index. prompts NULL gives no rows.
+//
+// Within a join or a correlated subquery, scans with the same arguments have the rows of the first
+// one, which are asked about once (passed_answers.h).
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -34,6 +37,7 @@
 #include "extension/connection/own_options.h"
 #include "extension/host/flat_array.h"
 #include "extension/host/sqlite_value.h"
+#include "extension/tables/passed_answers.h"
 #include "extension/tables/tables.h"
 
 namespace lm {
@@ -50,6 +54,7 @@ class EachCursor : public TableCursor {
     queue_.emplace();
     prompts_.clear();
     pushed_ = index_ = 0;
+    passed_.Begin(connection().db());
     window_ = kFirstWindow;
     ASSIGN_OR_RETURN(std::optional<std::string> prompts, args.Text(0));
     ASSIGN_OR_RETURN(std::optional<std::string> system, args.Text(1));
@@ -68,9 +73,14 @@ class EachCursor : public TableCursor {
     return AwaitCurrent();
   }
 
-  bool Eof() const override { return index_ >= prompts_.size(); }
+  bool can_rewind() const override { return passed_.CanRewind(); }
+  void Rewind() override { passed_.Rewind(); }
+
+  bool Eof() const override { return passed_.current() == nullptr && index_ >= prompts_.size(); }
 
   absl::Status Next() override {
+    if (passed_.Next()) return absl::OkStatus();
+    passed_.Add(rowid(), nullptr, queue_->front());
     queue_->Pop();
     ++index_;
     PushMore();
@@ -81,12 +91,17 @@ class EachCursor : public TableCursor {
     if (column == kKey) {
       sqlite3_result_int64(context, rowid());
     } else {
-      ResultAnswerColumn(context, queue_->front(), column - kAnswer, on_error());
+      const PassedAnswer* passed = passed_.current();
+      ResultAnswerColumn(context, passed != nullptr ? passed->answer : queue_->front(),
+                         column - kAnswer, on_error());
     }
     return absl::OkStatus();
   }
 
-  int64_t rowid() const override { return static_cast<int64_t>(index_); }
+  int64_t rowid() const override {
+    const PassedAnswer* passed = passed_.current();
+    return passed != nullptr ? passed->number : static_cast<int64_t>(index_);
+  }
 
  private:
   static constexpr size_t kFirstWindow = Generator::kMostUnderWay;
@@ -145,7 +160,8 @@ class EachCursor : public TableCursor {
   std::vector<std::optional<std::string>> prompts_;  // taken away when they are pushed
   size_t pushed_ = 0;                                // prompts_[0, pushed_) are
   size_t window_ = kFirstWindow;                     // rows that are pushed together
-  size_t index_ = 0;
+  PassedAnswers passed_;
+  size_t index_ = 0;                  // of the first row that is not passed yet
   std::optional<AnswerQueue> queue_;  // prompts_[index_, pushed_)
 };
 

@@ -17,6 +17,9 @@
 // prompt has the value NULL. A prompt that fails has the value NULL and says why in `error`, and
 // the others go on; {"on_error":"error"} ends the statement instead, {"on_error":"json"} puts the
 // object of lm_try into `value`. A LIMIT outside cancels what is under way.
+//
+// Within a join or a correlated subquery, scans with the same arguments have the rows of the first
+// one, which are asked about once (passed_answers.h).
 #include <algorithm>
 #include <deque>
 #include <list>
@@ -34,6 +37,7 @@
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
 #include "extension/host/interrupt.h"
+#include "extension/tables/passed_answers.h"
 #include "extension/tables/query_rows.h"
 #include "extension/tables/read_while_written.h"
 #include "extension/tables/tables.h"
@@ -52,6 +56,7 @@ class QueryCursor : public TableCursor {
     waiting_.clear();
     select_.reset();
     num_read_ = 0;
+    passed_.Begin(connection().db());
     window_ = kFirstWindow;
     ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
     if (!sql.has_value()) return absl::OkStatus();
@@ -72,26 +77,36 @@ class QueryCursor : public TableCursor {
     return AwaitCurrent();
   }
 
-  bool Eof() const override { return rows_.empty(); }
+  bool can_rewind() const override { return passed_.CanRewind(); }
+  void Rewind() override { passed_.Rewind(); }
+
+  bool Eof() const override { return passed_.current() == nullptr && rows_.empty(); }
 
   absl::Status Next() override {
+    if (passed_.Next()) return absl::OkStatus();
     std::erase(waiting_, rows_.begin());  // one that the engine had no room for
+    Row& row = rows_.front();
+    passed_.Add(row.number, std::move(row.id), row.pending.answer());
     rows_.pop_front();
     return AwaitCurrent();
   }
 
   absl::Status Value(int column, sqlite3_context* context) override {
-    const Row& row = rows_.front();
+    const PassedAnswer* passed = passed_.current();
     if (column == kId) {
-      sqlite3_result_value(context, row.id.get());
+      sqlite3_result_value(context, (passed != nullptr ? passed->id : rows_.front().id).get());
     } else {
-      ResultAnswerColumn(context, row.pending.answer(), column - kAnswer,
-                         options_->generation.on_error);
+      ResultAnswerColumn(context,
+                         passed != nullptr ? passed->answer : rows_.front().pending.answer(),
+                         column - kAnswer, options_->generation.on_error);
     }
     return absl::OkStatus();
   }
 
-  int64_t rowid() const override { return rows_.front().number; }
+  int64_t rowid() const override {
+    const PassedAnswer* passed = passed_.current();
+    return passed != nullptr ? passed->number : rows_.front().number;
+  }
 
  private:
   // How many rows are read, and sorted, at a time: each time twice as many, so that the first ones
@@ -184,7 +199,8 @@ class QueryCursor : public TableCursor {
   bool as_finished_ = false;
   bool reads_all_ = false;  // before there is a row to write
   size_t window_ = kFirstWindow;
-  std::list<Row> rows_;                           // the current one is in front
+  PassedAnswers passed_;
+  std::list<Row> rows_;                           // not passed yet, the next in front
   std::deque<std::list<Row>::iterator> waiting_;  // not submitted yet
   int64_t num_read_ = 0;                          // of the SELECT's rows
 };
