@@ -78,8 +78,9 @@ struct VirtualTableHandle : sqlite3_vtab {
 template <typename Body>
 int RunFor(sqlite3_vtab* vtab, Body&& body) noexcept {
   VirtualTable& table = *static_cast<VirtualTableHandle*>(vtab)->table;
-  return ReportTo(vtab, table.name(),
-                  GuardedInterruptibly(table.connection().db(), std::forward<Body>(body)));
+  return ReportTo(
+      vtab, table.name(),
+      GuardedInterruptibly(table.connection().progress_poll(), std::forward<Body>(body)));
 }
 
 enum class Creation {

@@ -17,6 +17,10 @@ absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl
                        absl::FunctionRef<absl::Status()> meanwhile) {
   const std::shared_ptr<RunningWork> work = StatementCall::Work();
   const WaitingFor model(work.get(), "model");
+  if (ProgressPoll::Ends(db)) {  // many short waits are a long one
+    request.Cancel();
+    return absl::CancelledError("interrupted");
+  }
   InterruptPoll poll(db);
   for (;;) {
     absl::Status status = CheckStatementTime(request.spec().options.max_seconds);
@@ -69,7 +73,7 @@ absl::StatusOr<std::shared_ptr<CacheInspection>> AwaitInspection(sqlite3* db, En
 absl::StatusOr<MachineCeilings> AwaitCeilings(sqlite3* db) {
   InterruptPoll poll(db);
   std::optional<MachineCeilings> ceilings =
-      CeilingsOfThisProcess(DefaultThreads(), [&poll] { return poll.Interrupted(); });
+      CeilingsOfThisProcess(DefaultThreads(), [&poll] { return poll.Signalled(); });
   if (!ceilings.has_value()) return absl::CancelledError("interrupted");
   return *ceilings;
 }

@@ -66,7 +66,10 @@ uint64_t NextNumber() {
 }  // namespace
 
 Connection::Connection(sqlite3* db)
-    : db_(db), number_(NextNumber()), number_salt_(absl::StrCat("connection:", number_)) {}
+    : db_(db),
+      progress_poll_(db),
+      number_(NextNumber()),
+      number_salt_(absl::StrCat("connection:", number_)) {}
 
 Connection::~Connection() { ForgetSalt(number_salt_); }
 

@@ -20,6 +20,7 @@
 #include "extension/connection/options_cache.h"
 #include "extension/connection/settings.h"
 #include "extension/connection/statement_call.h"
+#include "extension/host/progress_poll.h"
 #include "extension/host/sqlite_api.h"
 
 namespace lm {
@@ -54,6 +55,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   sqlite3* db() const { return db_; }
+  ProgressPoll& progress_poll() { return progress_poll_; }
 
   const Settings& settings() const { return settings_; }
   const ModelNames& names() const { return names_; }
@@ -149,6 +151,7 @@ class Connection {
   void DropUnnamed();
 
   sqlite3* const db_;
+  ProgressPoll progress_poll_;
   const uint64_t number_;          // of this connection in the process
   const std::string number_salt_;  // of a database without a file: no other connection has it
   const ForkGuard fork_guard_;

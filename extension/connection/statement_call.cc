@@ -138,7 +138,7 @@ absl::Status StatementCall::CheckDepth() const {
                    " deep: does one read itself?"));
 }
 
-sqlite3* StatementCall::db() const { return connection_.db(); }
+ProgressPoll& StatementCall::progress_poll() const { return connection_.progress_poll(); }
 
 absl::Status StatementCall::Concluded(absl::Status status) const {
   if (!cancelled()) return status;

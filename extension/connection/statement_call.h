@@ -79,7 +79,7 @@ class StatementCall {
 
   // What is to become of a call that ended with `status`.
   absl::Status Concluded(absl::Status status) const;
-  sqlite3* db() const;
+  ProgressPoll& progress_poll() const;
   // An error where too many others of this thread are under way around it: a statement that reads
   // itself, by lm_query() of a view that calls it, would else end at the end of the stack.
   absl::Status CheckDepth() const;
@@ -106,7 +106,7 @@ absl::Status RunForStatement(Connection& connection, absl::string_view function,
     if (call.cancelled()) return call.Concluded(absl::OkStatus());
     absl::Status shallow = call.CheckDepth();
     if (!shallow.ok()) return shallow;
-    return call.Concluded(GuardedInterruptibly(call.db(), std::forward<Body>(body)));
+    return call.Concluded(GuardedInterruptibly(call.progress_poll(), std::forward<Body>(body)));
   });
 }
 

@@ -18,6 +18,10 @@ CancelFlagScope::CancelFlagScope(const std::atomic<bool>* flag) : flag_(flag), o
 CancelFlagScope::~CancelFlagScope() { flags.set(outer_); }
 
 bool InterruptPoll::Interrupted() noexcept {
+  return Signalled() || (!closed_ && ProgressPoll::Ends(db_));
+}
+
+bool InterruptPoll::Signalled() noexcept {
   for (const CancelFlagScope* scope = flags.get(); scope != nullptr; scope = scope->outer_) {
     if (*scope->flag_) return true;
   }

@@ -1,4 +1,5 @@
-// Asking SQLite whether the user has interrupted the statement that runs: sqlite3_interrupt().
+// Asking SQLite whether the statement that runs is to end: by sqlite3_interrupt(), or by the
+// host's progress handler.
 #ifndef LM_EXTENSION_HOST_INTERRUPT_H_
 #define LM_EXTENSION_HOST_INTERRUPT_H_
 
@@ -9,6 +10,7 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/boundary.h"
+#include "extension/host/progress_poll.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -16,9 +18,9 @@ namespace lm {
 // How often waiting code asks.
 inline constexpr absl::Duration kInterruptInterval = absl::Milliseconds(5);
 
-// Asks whether the statement that runs on `db` has been interrupted. SQLite 3.41 has a function for
-// it; on older ones its parser is given a text without a statement, and ends with SQLITE_INTERRUPT
-// if so.
+// Asks whether the statement that runs on `db` is to end. SQLite 3.41 has a function for
+// sqlite3_interrupt(); on older ones its parser is given a text without a statement, and ends with
+// SQLITE_INTERRUPT if so.
 // REQUIRES: used on the thread that runs the statement, while it runs.
 class InterruptPoll {
  public:
@@ -26,8 +28,11 @@ class InterruptPoll {
   InterruptPoll(const InterruptPoll&) = delete;
   InterruptPoll& operator=(const InterruptPoll&) = delete;
 
-  // False where it cannot be asked.
+  // For who waits: has it been interrupted, or does the host's progress handler end it
+  // (progress_poll.h)? No lock may be held that others of the host wait for.
   bool Interrupted() noexcept;
+  // Has it been interrupted? False where that cannot be asked.
+  bool Signalled() noexcept;
 
  private:
   sqlite3* const db_;
@@ -51,13 +56,14 @@ class CancelFlagScope {
 };
 
 // Guarded(body), for everything that may take long: computations on this thread stop where the
-// statement on `db` is interrupted. What then went wrong may come of what was left unfinished: the
-// error is Cancelled.
+// statement on its connection is interrupted. What then went wrong may come of what was left
+// unfinished: the error is Cancelled.
 template <typename Body>
-absl::Status GuardedInterruptibly(sqlite3* db, Body&& body) noexcept {
+absl::Status GuardedInterruptibly(ProgressPoll& progress, Body&& body) noexcept {
   return Guarded([&]() -> absl::Status {
-    InterruptPoll poll(db);
-    const CheckpointScope scope([&poll] { return poll.Interrupted(); });
+    const ProgressPoll::Call call(progress);
+    InterruptPoll poll(progress.db());
+    const CheckpointScope scope([&poll] { return poll.Signalled(); });
     absl::Status status = std::forward<Body>(body)();
     if (!status.ok()) RETURN_IF_ERROR(Checkpoint());
     return status;

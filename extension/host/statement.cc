@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
@@ -192,7 +193,9 @@ std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db) {
   std::vector<sqlite3_stmt*> busy;
   for (sqlite3_stmt* s = sqlite3_next_stmt(db, nullptr); s != nullptr;
        s = sqlite3_next_stmt(db, s)) {
-    if (sqlite3_stmt_busy(s) != 0 && sqlite3_sql(s) != nullptr) busy.push_back(s);
+    if (sqlite3_stmt_busy(s) == 0) continue;
+    const char* sql = sqlite3_sql(s);
+    if (sql != nullptr && !absl::StartsWith(sql, kOfNoCaller)) busy.push_back(s);
   }
   return busy;
 }

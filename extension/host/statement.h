@@ -104,8 +104,12 @@ class Statement {
   absl::Status not_bound_;  // the first error of a Bind since the last Step
 };
 
-// The statements of a connection that are in the middle of a run and have a text. SQLite does not
-// tell a function which of them calls it; where only one comes into question, that is the one.
+// Before the text of a statement of ours that calls nothing and has nothing to do with the callers.
+inline constexpr absl::string_view kOfNoCaller = "/* sqlite-lm: no caller */ ";
+
+// The statements of a connection that are in the middle of a run and have a text, but for those
+// kOfNoCaller. SQLite does not tell a function which of them calls it; where only one comes into
+// question, that is the one.
 // REQUIRES: called on the thread that uses the connection.
 std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db);
 

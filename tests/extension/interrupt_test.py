@@ -221,6 +221,80 @@ class InterruptTest(unittest.TestCase):
                 time.sleep(0.001)
         self.assert_engine_idles()
 
+    def limited(self, sql, every, seconds=0.2):
+        """How long the statement goes on behind a host's limit by a progress handler, which must end it."""
+        end = time.monotonic() + seconds
+        self.connection.set_progress_handler(lambda: time.monotonic() > end, every)
+        try:
+            with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted", msg=sql):
+                self.connection.execute(sql).fetchall()
+            return time.monotonic() - end
+        finally:
+            self.connection.set_progress_handler(None, 0)
+
+    def test_a_limit_by_a_progress_handler_is_heard_while_the_model_works(self):
+        self.connection.execute("CREATE TEMP TABLE limited AS SELECT value AS id, 'limited ' || value AS body FROM json_each('[1,2,3,4]')")
+        self.addCleanup(self.connection.execute, "DROP TABLE temp.limited")
+        for sql in (f"SELECT generate('limited', NULL, '{ENDLESS}')",
+                    f"SELECT generate(body, NULL, '{ENDLESS}') FROM limited",
+                    f"UPDATE limited SET body = generate(body, NULL, '{ENDLESS}')",
+                    f"SELECT lm_prefetch(body, NULL, '{ENDLESS}') FROM limited",
+                    f"SELECT lm_agg(body, 'limited', '{ENDLESS}') FROM limited",
+                    f"SELECT * FROM lm_each('[\"limited\"]', NULL, '{ENDLESS}')",
+                    f"SELECT * FROM lm_query('SELECT id, body FROM limited', '{ENDLESS}')",
+                    f"SELECT count(*) FROM lm_stream('limited', NULL, '{ENDLESS}')",
+                    f"SELECT lm_embed('{LONG}')"):
+            with self.subTest(sql=sql[:60]):
+                self.assertLess(self.limited(sql, every=1000), 20 * PROMISE)
+        self.assertLess(self.limited(f"SELECT generate('limited', NULL, '{ENDLESS}')", every=100000), 20 * PROMISE)
+        self.assert_engine_idles()
+
+    def test_a_limit_is_heard_in_a_job(self):
+        for name in (":memory:", f"{self.folder.name}/limited.db"):
+            connection = harness.connect(name)
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (self.model,))
+            connection.execute("INSERT INTO lm_jobs(name, query, options) VALUES ('j', 'SELECT 1, 2', ?)", (ENDLESS,))
+            end = time.monotonic() + 0.2
+            connection.set_progress_handler(lambda: time.monotonic() > end, 1000)
+            with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted", msg=name):
+                connection.execute("SELECT * FROM lm_run('j')").fetchall()
+            self.assertLess(time.monotonic() - end, 20 * PROMISE)
+            connection.close()
+
+    def test_a_progress_handler_that_lets_it_be_changes_nothing(self):
+        sql = "SELECT generate('at ease ' || value, NULL, '{\"max_tokens\":200,\"cache\":false}') FROM json_each('[1,2,3,4,5,6,7,8]')"
+        before = self.connection.execute(sql).fetchall()
+        calls, traced = [], []
+
+        def ask():
+            calls.append(1)
+            if len(calls) == 5:  # it may run statements itself, and these may wait
+                calls.extend(self.connection.execute("SELECT generate('meanwhile', NULL, '{\"max_tokens\":20,\"cache\":false}')").fetchone())
+            return 0
+
+        self.connection.set_progress_handler(ask, 1000)
+        self.connection.set_trace_callback(traced.append)
+        try:
+            self.assertEqual(self.connection.execute(sql).fetchall(), before)
+        finally:
+            self.connection.set_progress_handler(None, 0)
+            self.connection.set_trace_callback(None)
+        self.assertGreater(len(calls), 10)
+        # What asks it begins once in a call.
+        self.assertLessEqual(len([one for one in traced if "sqlite-lm: no caller" in one]), len(before))
+
+    def test_a_progress_handler_that_fails_ends_it(self):
+        def fail():
+            raise ValueError("a mistake of the host's")
+
+        self.connection.set_progress_handler(fail, 1000)
+        try:
+            with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted"):
+                self.connection.execute(f"SELECT generate('failing', NULL, '{ENDLESS}')").fetchall()
+        finally:
+            self.connection.set_progress_handler(None, 0)
+        self.assert_engine_idles()
+
     def test_the_connection_goes_on_afterwards(self):
         self.latency("SELECT generate(?)", LONG)
         self.assertEqual(harness.value(self.connection, "SELECT typeof(generate('a', NULL, '{\"max_tokens\":1}'))"), "text")
