@@ -210,6 +210,22 @@ class InterruptTest(unittest.TestCase):
     def test_lm_try_does_not_take_it_for_a_rows_failure(self):
         self.assert_prompt([self.latency("SELECT lm_try(?, NULL, '{\"on_error\":\"json\"}')", LONG)])
 
+    def test_of_a_statement_that_writes_takes_its_transaction_back(self):
+        """SQLite's rule; what else ends a statement keeps it."""
+        self.connection.execute("CREATE TABLE kept(x)")
+        self.addCleanup(self.connection.execute, "DROP TABLE kept")
+        write = "INSERT INTO kept SELECT generate('kept', NULL, ?)"
+        late = json.dumps({**json.loads(ENDLESS), "max_seconds": 0.1})
+        for sql, kept in (("SELECT generate('kept', NULL, ?)", True), (write, False)):
+            self.connection.execute("BEGIN")
+            with self.assertRaisesRegex(sqlite3.OperationalError, "max_seconds"):
+                self.connection.execute(write, (late,))
+            self.assertTrue(self.connection.in_transaction)
+            self.latency(sql, ENDLESS)
+            self.assertEqual(self.connection.in_transaction, kept)
+            if kept:
+                self.connection.execute("COMMIT")
+
     def test_at_any_moment(self):
         for i in range(20):
             thread = threading.Thread(target=self.assertRaisesRegex, args=(
