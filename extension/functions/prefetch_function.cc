@@ -5,7 +5,9 @@
 //
 // Generates all rows together and leaves the answers in the memo, where the same call of generate()
 // finds them: the UPDATE is quick then, and holds its write lock for milliseconds instead of for as
-// long as the model takes. prompt, system and options must be the same in both.
+// long as the model takes. prompt, system and options must be the same in both. Its own SELECT is a
+// reader meanwhile, past which others commit only in WAL mode: or it reads a TEMP copy of the
+// texts.
 //
 // NULL prompts need no answer. A prompt that fails ends the statement with its error and the number
 // of its row in the group; with {"on_error":"null"} or "json" it is left for generate() to report.

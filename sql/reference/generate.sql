@@ -15,7 +15,8 @@ SELECT id, generate(body, 'Label the review: positive, negative or mixed.', '{"m
   FROM reviews;
 
 -- Generating can take long. A SELECT and CREATE TEMP TABLE AS hold no write lock meanwhile, so
--- generate first, then write.
+-- generate first, then write. They keep others from writing only without PRAGMA journal_mode = WAL
+-- and where they read a table of the file, and not a copy in a TEMP one.
 CREATE TEMP TABLE labels AS
   SELECT id, generate(body, 'Label the review: positive, negative or mixed.', '{"max_tokens":4}') AS label
     FROM reviews;

@@ -1,7 +1,8 @@
 -- lm_prefetch(prompt [, system [, options]])  ->  aggregate, INTEGER: rows that have an answer now
 --
 -- Of no rows 0. Generates all rows together into the memo. The plain UPDATE that follows finds its answers there: it
--- generates nothing, and holds its write lock for milliseconds.
+-- generates nothing, and holds its write lock for milliseconds. lm_prefetch itself keeps others from writing only without
+-- PRAGMA journal_mode = WAL and where it reads a table of the file, and not a copy in a TEMP one.
 --
 -- In memory the memo has room for 64 MiB, some 60,000 to 90,000 short answers. Of more rows those of the first ones stay;
 -- the others are forgotten again and not counted, lm_stats.hint says how many they are, and the UPDATE generates them.

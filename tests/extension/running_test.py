@@ -165,6 +165,26 @@ class RunningTest(RunningCase):
         states = dict(self.watcher.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY state"))
         self.assertEqual(set(states) - {"done"}, {"waiting"})
 
+    def test_others_write_while_answers_are_collected_in_wal_mode_or_of_a_copy(self):
+        self.worker.execute("CREATE TEMP TABLE texts AS SELECT id, body FROM notes")
+        writer = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+        for mode, others_write in (("delete", {"texts"}), ("wal", {"texts", "notes"})):
+            self.assertEqual(harness.value(self.worker, f"PRAGMA journal_mode = {mode}"), mode)
+            for table in ("notes", "texts"):
+                for sql in ("SELECT lm_prefetch(body) FROM {}", "CREATE TEMP TABLE answers AS SELECT id, generate(body) FROM {}"):
+                    with self.subTest(mode=mode, sql=sql.format(table)):
+                        collecting = Statement(self.worker, sql.format(table))
+                        self.running("waiting_for = 'model'")
+                        if table in others_write:
+                            writer.execute("INSERT INTO notes(body) VALUES ('new')")
+                        else:
+                            with self.assertRaisesRegex(sqlite3.OperationalError, "locked"):
+                                writer.execute("INSERT INTO notes(body) VALUES ('new')")
+                        self.watcher.execute("DELETE FROM lm_running")
+                        collecting.join()
+                        self.assertRegex(str(collecting.error), "cancelled by connection")
+        writer.close()
+
     def test_a_load_is_a_row_of_its_own(self):
         big = os.path.join(self.folder.name, "big.gguf")
         write_slow_model(big, layers=60)
