@@ -113,6 +113,13 @@ class PagesTest(unittest.TestCase):
             connection.close()
         self.assertGreater(checked, 230)
 
+    def test_lines_that_list_a_tables_columns_list_them_all(self):
+        lines = re.findall(r"(?m)^\| \[`(\w+)\(.*?\| table: `([^`…]*)`", self.functions_page)
+        self.assertGreater(len(lines), 8)
+        for table, columns in lines:
+            visible = self.connection.execute(f"SELECT group_concat(name, ', ') FROM pragma_table_info('{table}')")
+            self.assertEqual(columns, *visible.fetchone(), table)
+
     def test_every_setting_has_a_line(self):
         keys = [key for (key,) in self.connection.execute("SELECT key FROM temp.lm_settings")]
         self.assertGreater(len(keys), 20)
