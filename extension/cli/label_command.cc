@@ -194,9 +194,9 @@ absl::StatusOr<int64_t> CountLeft(Session& session, const Job& job) {
       const auto count,
       session.Query(
           absl::StrCat("WITH lm_left(id, prompt) AS (\n", job.query,
-                       "\n) SELECT count(*) FROM lm_left WHERE prompt IS NOT NULL AND NOT "
-                       "EXISTS (SELECT 1 FROM lm_job_rows AS lm_asked WHERE lm_asked.job "
-                       "= ?1 AND lm_asked.id = +lm_left.id AND state = 'failed')"),
+                       "\n) SELECT count(*) FROM lm_left WHERE NOT EXISTS (SELECT 1 FROM "
+                       "lm_job_rows AS lm_asked WHERE lm_asked.job = ?1 AND lm_asked.id = "
+                       "+lm_left.id AND state = 'failed')"),
           {job.name}));
   return std::strtoll(count[0][0].c_str(), nullptr, 10);
 }
@@ -274,7 +274,8 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
   }
   ASSIGN_OR_RETURN(const std::string options, session.CallOptions(more));
   const std::string key = KeyOf(arguments);
-  std::string condition = absl::StrCat(Quoted(into), " IS NULL");
+  std::string condition =
+      absl::StrCat(Quoted(into), " IS NULL AND ", Quoted(column), " IS NOT NULL");
   if (arguments.Has("where"))
     absl::StrAppend(&condition, " AND (\n", arguments.Get("where"), "\n)");
   return Job{.name = absl::StrCat("label ", table, ".", into),
@@ -297,7 +298,8 @@ absl::Status Outcome(Session& session, const Job& job, const Progress& progress)
           return true;
         }));
     errors.emplace_back(
-        "some rows failed; --retry asks again for those (lm_job_rows has all errors)");
+        "some rows failed: the same command asks again about them and what has come since, --retry "
+        "asks again about them alone (lm_job_rows has all errors)");
   }
   if (!progress.stopped.empty()) {
     errors.push_back(absl::StrCat(progress.stopped, ": the same command goes on with them"));
@@ -318,9 +320,9 @@ std::string NothingToAsk(const Arguments& arguments) {
   const std::string column = Quoted(arguments.Get("into"));
   const char *of = "", *condition = "";
   if (arguments.Has("where")) of = " of --where", condition = " WHERE ...";
-  return absl::StrCat("no row", of, " has NULL in ", column,
-                      "; to have them asked again, first: UPDATE ", Quoted(arguments.Get("table")),
-                      " SET ", column, " = NULL", condition);
+  return absl::StrCat("no row", of, " has NULL in ", column, " and a text in ",
+                      Quoted(arguments.Get("column")), "; to have them asked again, first: UPDATE ",
+                      Quoted(arguments.Get("table")), " SET ", column, " = NULL", condition);
 }
 
 absl::Status RunLabel(const Arguments& arguments) {
@@ -374,7 +376,7 @@ Command LabelCommand() {
           "DATABASE",
           "fill a column of a table from another one",
           "Asks the model about each row whose --into is NULL, with the instruction as system "
-          "prompt and the --column as prompt,\n"
+          "prompt and the --column, if that is not NULL, as prompt,\n"
           "and writes the answers in short transactions. Ctrl-C stops it, and the same command "
           "goes on; kill -9 does no harm.\n"
           "A row that has an answer keeps it; UPDATE table SET into = NULL has all asked again.\n"
@@ -386,7 +388,7 @@ Command LabelCommand() {
            {"choices", "A,B,C", "the answer is one of these"},
            {"where", "SQL", "only these rows"},
            {"key", "NAME", "what tells the rows apart; unless given, the rowid"},
-           {"retry", nullptr, "rows that failed once more"},
+           {"retry", nullptr, "rows that failed once more, and no others"},
            {"restart", nullptr, "begin anew, whatever was asked before; answers stay"},
            {"json", nullptr, "the result as an object"}},
           true,

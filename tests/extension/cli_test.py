@@ -190,14 +190,18 @@ class CliTest(unittest.TestCase):
         self.assertNotIn("NULL", self.ok(*words, "--instruction", "Good or bad?", "--choices", "good,bad"))
         other = [*words, "--instruction", "How long?", "--choices", "short,long", "--restart"]
         said = self.ok(*other)
-        self.assertRegex(said, r'^0 rows of notes.mood: .*\nno row has NULL in "mood"; to have them asked again, first: UPDATE "notes" SET "mood" = NULL\n$')
-        self.assertRegex(self.ok(*other, "--where", "id < 3"), r'no row of --where has NULL in "mood"; .* = NULL WHERE \.\.\.\n$')
+        self.assertRegex(said, r'^0 rows of notes.mood: .*\nno row has NULL in "mood" and a text in "body"; to have them asked again, first: UPDATE "notes" SET "mood" = NULL\n$')
+        self.assertRegex(self.ok(*other, "--where", "id < 3"), r'no row of --where has NULL in "mood" and a text in "body"; .* = NULL WHERE \.\.\.\n$')
         self.assertEqual(json.loads(self.ok(*other, "--json"))["rows"], 0)
         with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
             connection.execute(said.rpartition("first: ")[2])
         self.assertRegex(self.ok(*other), "^3 rows of notes.mood: 3 answered")
         self.assertEqual(self.query("SELECT count(*) FROM notes WHERE mood IN ('short', 'long')"), [(3,)])
         self.assertIn("UPDATE table SET into = NULL", self.ok("label", "--help"))
+        # Without a text there is nothing to ask, and no answer.
+        with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute("INSERT INTO notes(body) VALUES (NULL), ('new')")
+        self.assertRegex(self.ok(*other), "^1 rows of notes.mood: 1 answered")
 
     def test_label_twice_at_a_time(self):
         self.notes(30)
@@ -329,7 +333,7 @@ class CliTest(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(self.database)) as connection:
             connection.executescript("ALTER TABLE notes ADD COLUMN y; CREATE TRIGGER never BEFORE UPDATE ON notes WHEN new.id > 2 BEGIN SELECT RAISE(ABORT, 'no'); END;")
             words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
-            self.fails(1, "--retry asks again", *words)
+            self.fails(1, "the same command asks again about them and what has come since, --retry asks again about them alone", *words)
             asked = "SELECT began, (SELECT min(answered) FROM lm_job_rows) FROM lm_jobs"
             before = self.query(asked)
             connection.executescript("DROP TRIGGER never; INSERT INTO notes(body) VALUES ('new')")
