@@ -2,7 +2,9 @@
 --
 -- Carries out an instruction over all rows of a group, however many there are. The rows are one text, a blank line
 -- apart; as soon as there is more of it than fits the model's context, that part is under way while SQLite reads
--- further rows. The answers about parts are combined in as many rounds as it takes. Nothing is left out.
+-- further rows. The answers about parts are combined in as many rounds as it takes. Nothing is left out. Where another
+-- column of the statement fails, json(j) in the last row say, the group's answer is asked for all the same, and dropped:
+-- check such columns first.
 --
 -- options are those of generate(), and
 --   combine       what to do with the answers about parts, instead of the wording that comes with sqlite-lm

@@ -1,6 +1,7 @@
 -- lm_cluster_label(text [, options])  ->  aggregate: TEXT
 --
--- What the texts of a group have in common, in a few words: lm_agg with an instruction that asks for that.
+-- What the texts of a group have in common, in a few words: lm_agg with an instruction that asks for that. What
+-- fails beside it, fails late: see there.
 --
 -- options are those of generate() (with `choices` the label is one of those), and
 --   instruction   asks in other words

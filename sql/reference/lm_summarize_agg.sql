@@ -1,6 +1,6 @@
 -- lm_summarize_agg(text [, options])  ->  TEXT, an aggregate
 --
--- What the rows of a group say, in short: lm_agg() with the instruction of lm_summarize().
+-- What the rows of a group say, in short: lm_agg() with the instruction of lm_summarize(). What fails beside it, fails late: see there.
 --
 -- options are those of generate(), and
 --   instruction   instead of 'Summarise the text.'
