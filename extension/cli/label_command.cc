@@ -120,16 +120,35 @@ absl::Status DropColumn(Session& session, const Arguments& arguments, const Job&
   return status;
 }
 
+// Which of the job's rows, in lm_job_rows AS lm_asked, its next run asks.
+absl::StatusOr<std::string> AreToBeAsked(Session& session) {
+  // Tables that an earlier version has made lack the column until the job is run.
+  ASSIGN_OR_RETURN(const auto tells_vanished,
+                   session.Query("SELECT 1 FROM pragma_table_info('lm_job_rows') WHERE name = "
+                                 "'vanished'",
+                                 {}));
+  return absl::StrCat("lm_asked.job = ?1 AND lm_asked.state IN ('waiting', 'running')",
+                      tells_vanished.empty() ? "" : " AND lm_asked.vanished IS NULL");
+}
+
 // Goes on with the job of that name where it is the same and not over, or rows that failed are to
 // be taken up again, whose answers it may have; else begins it. One that was never begun, as where
 // its first run could not be, is held to nothing.
 absl::Status PutJob(Session& session, const Job& job, const Arguments& arguments) {
   const bool restart = arguments.Has("restart");
-  const char* kKnown =
-      "SELECT query, coalesce(target, ''), coalesce(system, ''), coalesce(options, ''), ended IS "
-      "NOT NULL, coalesce(total, began) IS NOT NULL, EXISTS (SELECT 1 FROM lm_job_rows WHERE job = "
-      "?1 AND state = 'failed') FROM lm_jobs WHERE name = ?1";
-  ASSIGN_OR_RETURN(const auto known, session.Query(kKnown, {job.name}));
+  ASSIGN_OR_RETURN(const std::string asked, AreToBeAsked(session));
+  // Rows that were set to wait since it ended, by whomever, may have answers that are kept.
+  const std::string is_over = absl::StrCat(
+      "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM lm_job_rows AS lm_asked WHERE ", asked, ")");
+  ASSIGN_OR_RETURN(
+      const auto known,
+      session.Query(
+          absl::StrCat("SELECT query, coalesce(target, ''), coalesce(system, ''), "
+                       "coalesce(options, ''), ",
+                       is_over,
+                       ", coalesce(total, began) IS NOT NULL, EXISTS (SELECT 1 FROM lm_job_rows "
+                       "WHERE job = ?1 AND state = 'failed') FROM lm_jobs WHERE name = ?1"),
+          {job.name}));
   if (!known.empty()) {
     const Session::Values& row = known[0];
     const bool same = row[0] == job.query && row[1] == job.target && row[2] == job.system &&
@@ -166,14 +185,7 @@ absl::StatusOr<bool> Prepare(Session& session, const Arguments& arguments, const
 // Whether rows that are to be asked are no longer as they were when the job began. The table's rows
 // are looked up among the job's, and not the other way round: --key may have no index.
 absl::StatusOr<bool> HaveChanged(Session& session, const Arguments& arguments, const Job& job) {
-  // Tables that an earlier version has made lack the column until the job is run.
-  ASSIGN_OR_RETURN(const auto tells_vanished,
-                   session.Query("SELECT 1 FROM pragma_table_info('lm_job_rows') WHERE name = "
-                                 "'vanished'",
-                                 {}));
-  const std::string asked =
-      absl::StrCat("lm_asked.job = ?1 AND lm_asked.state IN ('waiting', 'running')",
-                   tells_vanished.empty() ? "" : " AND lm_asked.vanished IS NULL");
+  ASSIGN_OR_RETURN(const std::string asked, AreToBeAsked(session));
   ASSIGN_OR_RETURN(
       const auto changed,
       session.Query(

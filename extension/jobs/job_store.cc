@@ -91,6 +91,10 @@ absl::Status JobStore::Conclude(bool anew) {
     if (counts.submitted > 0) return End(/*over=*/false, submitted_.Told(counts));
     const int64_t left = counts.waiting + counts.running;
     if (left == 0) return EndIfOver(anew);
+    if (counts.waiting == 0) {
+      return End(/*over=*/false, absl::StrCat("stopped: another run works on the ", left, " of ",
+                                              counts.total(), " rows that are left"));
+    }
     return End(/*over=*/false,
                absl::StrCat("stopped: rows were added, or set to wait again, while it ran; ", left,
                             " of ", counts.total(), " rows are left for a later run"));
@@ -493,7 +497,12 @@ absl::Status JobStore::Retry() {
   for (const SubmittedRows::Range& range : submitted_.Others(INT64_MAX)) {
     RETURN_IF_ERROR(retry.Bind(1, job_.name).Bind(2, range.first).Bind(3, range.last).Run());
   }
-  return absl::OkStatus();
+  // A job with rows to do is not over, whatever becomes of this run.
+  ASSIGN_OR_RETURN(Statement reopen,
+                   Make("UPDATE {db}.lm_jobs SET ended = NULL, status = NULL WHERE name = ?1 AND "
+                        "ended IS NOT NULL AND EXISTS (SELECT 1 FROM {db}.lm_job_rows WHERE "
+                        "job = ?1 AND state = 'waiting' AND vanished IS NULL)"));
+  return reopen.Bind(1, job_.name).Run();
 }
 
 absl::Status JobStore::TellSubmitted() {

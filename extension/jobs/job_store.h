@@ -119,16 +119,16 @@ class JobStore {
   // Writes down, as the job's status, how many rows are in batches of a server, that rows wait and
   // are in none, or that none is left. Begins a transaction.
   absl::Status TellSubmitted();
-  // Lets failed rows wait again, but those that have vanished or are in a batch. They keep the
-  // answers that the target has refused.
+  // Lets failed rows wait again, but those that have vanished or are in a batch; the job has then
+  // not ended. They keep the answers that the target has refused.
   absl::Status Retry();
   // Writes down how a run ended: with no row left, where `over`, and else why. With `anew` only
   // where the job had not come to an end before.
   absl::Status End(bool over, absl::string_view status, bool anew = false);
   // The same where the job has its rows, and none of them is left.
   absl::Status EndIfOver(bool anew);
-  // Writes down the end of a run that has found no more to do: that none is left, or how many are.
-  // Begins a transaction.
+  // Writes down the end of a run that has found no more to do: that none is left, or how many are,
+  // and whose. Begins a transaction.
   absl::Status Conclude(bool anew);
 
   // Whether the host has finalized the statements of a store that has claimed rows, on its own

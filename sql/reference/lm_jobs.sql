@@ -23,7 +23,8 @@
 --            that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
 --            stopped: 'stopped: ...', by a budget, by max_errors, for want of a server that answers, or before rows that were
---            added, or set to wait again, while it ran; `ended` is NULL then.
+--            added, or set to wait again, while it ran, or that another run works on; `ended` is NULL then. Both are NULL once
+--            {"retry":true} has set rows to wait again.
 --            'submitted: ...': so many rows are in batches of a server (lm_batch_submit)
 --
 -- options are those of generate(), and

@@ -343,6 +343,31 @@ class CliTest(unittest.TestCase):
         self.assertEqual(self.query(asked), before)
         self.assertRegex(self.ok(*words), "^1 rows of notes.y: 1 answered")
 
+    def test_a_retry_that_is_killed_keeps_the_answers_that_it_has(self):
+        self.notes(40)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("ALTER TABLE notes ADD COLUMN y; CREATE TRIGGER never BEFORE UPDATE ON notes BEGIN SELECT RAISE(ABORT, 'no'); END;")
+            self.fails(1, "--retry asks again", *words)
+            before = self.query("SELECT began FROM lm_jobs")
+            connection.executescript("""DROP TRIGGER never; CREATE TRIGGER stays BEFORE UPDATE ON notes WHEN new.id = 20 BEGIN
+                                          SELECT count(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n); END;""")
+            process = subprocess.Popen([PROGRAM, *map(str, words), "--retry"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while self.query("SELECT count(*) FROM lm_job_rows WHERE state = 'failed'") != [(0,)]:
+                time.sleep(0.01)
+            process.kill()
+            process.wait(timeout=60)
+            self.assertEqual(self.query("SELECT ended, status FROM lm_jobs"), [(None, None)])
+            connection.execute("DROP TRIGGER stays")
+        self.assertRegex(self.ok(*words, "--retry"), "^40 rows of notes.y: 40 answered, 0 failed")
+        self.assertEqual(self.query("SELECT began FROM lm_jobs"), before)
+        # Others may set rows to wait as well, and leave the job ended.
+        with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute("UPDATE notes SET y = NULL WHERE id = 7")
+            connection.execute("UPDATE lm_job_rows SET state = 'waiting' WHERE id = 7")
+        self.assertRegex(self.ok(*words), "^40 rows of notes.y: 40 answered, 0 failed")
+        self.assertEqual(self.query("SELECT count(y) FROM notes"), [(40,)])
+
     def test_label_has_a_condition_that_is_one_by_itself(self):
         self.notes(6)
         with contextlib.closing(sqlite3.connect(self.database)) as connection:

@@ -601,6 +601,32 @@ class EndTest(JobRulesTest):
                 self.assertEqual(self.run_job(db), (4, 4, 0))
                 self.assertEqual(db.execute("SELECT ended IS NOT NULL, status FROM lm_jobs").fetchall(), [(1, "done")])
 
+    def test_a_job_whose_retry_is_interrupted_has_not_ended(self):
+        db = self.open()
+        db.executescript("""CREATE TABLE d(id INTEGER PRIMARY KEY, y); CREATE TRIGGER never BEFORE UPDATE ON d BEGIN SELECT RAISE(ABORT, 'no'); END;
+                            WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 400) INSERT INTO d(id) SELECT i FROM s;
+                            INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, id % 7 FROM d',
+                              'UPDATE d SET y = :value WHERE id = :id', '{"max_tokens":1}');""")
+        ended = "SELECT ended IS NOT NULL, status FROM lm_jobs"
+        self.assertEqual(self.run_job(db), (400, 0, 400))
+        db.execute("DROP TRIGGER never")
+        for _ in range(2):
+            self.assertEqual(db.execute(ended).fetchall(), [(1, "done")])
+            run = db.execute("SELECT done FROM lm_run('j', '{\"retry\":true,\"chunk\":16,\"progress_ms\":0}')")
+            self.assertLess(run.fetchone()[0], 400)
+            run.close()
+            self.assertEqual(db.execute(ended).fetchall(), [(0, None)])
+            self.assertEqual(self.run_job(db), (400, 400, 0))
+            db.execute("UPDATE lm_job_rows SET state = 'failed'")
+
+    def test_rows_that_another_run_has_are_no_later_runs(self):
+        db = self.open()
+        self.add(db)
+        db.execute("""CREATE TRIGGER more AFTER UPDATE ON t WHEN new.id = 2 BEGIN
+                        INSERT INTO lm_job_rows(job, id, prompt, state, worker, lease) VALUES ('j', 9, 'a hen', 'running', 'x', 1 << 50); END""")
+        self.run_job(db)
+        self.assertEqual(harness.value(db, "SELECT status FROM lm_jobs"), "stopped: another run works on the 1 of 4 rows that are left")
+
     def test_a_state_that_nobody_knows(self):
         db = self.open()
         self.add(db)
