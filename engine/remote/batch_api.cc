@@ -32,14 +32,14 @@ int64_t CountAt(const Json* json, absl::string_view name) {
   return count ? member->integer() : 0;
 }
 
-absl::StatusOr<RemoteBatch> ReadBatch(const Json& json) {
+absl::StatusOr<RemoteBatch> ReadBatch(const Json& json, const Secrets& secrets) {
   RemoteBatch batch{.id = json.TextAt("id"),
                     .status = json.TextAt("status"),
                     .output_file = json.TextAt("output_file_id"),
                     .error_file = json.TextAt("error_file_id")};
   if (batch.id.empty() || batch.status.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the server sent no batch: ", ErrorText(json.Dump())));
+        absl::StrCat("the server sent no batch: ", ErrorText(json.Dump(), secrets)));
   }
   const Json* counts = json.Find("request_counts");
   batch.total = CountAt(counts, "total");
@@ -49,7 +49,8 @@ absl::StatusOr<RemoteBatch> ReadBatch(const Json& json) {
   const Json* list = errors != nullptr ? errors->Find("data") : nullptr;
   if (list == nullptr || !list->is_array()) return batch;
   for (const Json& error : list->array()) {
-    absl::StrAppend(&batch.errors, batch.errors.empty() ? "" : "; ", ErrorText(error.Dump()));
+    absl::StrAppend(&batch.errors, batch.errors.empty() ? "" : "; ",
+                    ErrorText(error.Dump(), secrets));
   }
   return batch;
 }
@@ -114,7 +115,7 @@ class HttpBatchApi : public BatchApi {
     request.headers.push_back(absl::StrCat("Idempotency-Key: ", key));
     request.body = body.Dump();
     ASSIGN_OR_RETURN(const Json answer, AskOnce(request, cancel));
-    return ReadBatch(answer);
+    return ReadBatch(answer, secrets_);
   }
 
   absl::StatusOr<std::optional<RemoteBatch>> FindBatch(const std::string& file,
@@ -122,7 +123,7 @@ class HttpBatchApi : public BatchApi {
     std::optional<RemoteBatch> found;
     RETURN_IF_ERROR(Walk("/batches?limit=100", cancel, [&](const Json& batch) {
       if (batch.TextAt("input_file_id") != file) return true;
-      const absl::StatusOr<RemoteBatch> read = ReadBatch(batch);
+      const absl::StatusOr<RemoteBatch> read = ReadBatch(batch, secrets_);
       if (read.ok()) found = *read;
       return !found.has_value();
     }));
@@ -132,7 +133,7 @@ class HttpBatchApi : public BatchApi {
   absl::StatusOr<RemoteBatch> Get(const std::string& id, const std::atomic<bool>& cancel) override {
     RETURN_IF_ERROR(CheckNumber(id));
     ASSIGN_OR_RETURN(const Json answer, Ask(RequestTo(absl::StrCat("/batches/", id)), cancel));
-    return ReadBatch(answer);
+    return ReadBatch(answer, secrets_);
   }
 
   absl::StatusOr<std::shared_ptr<const ScratchFile>> Download(
@@ -163,9 +164,8 @@ class HttpBatchApi : public BatchApi {
 
   absl::Status StatusOf(const HttpRequest& request, const Fetched& got) const {
     if (got.outcome.code / 100 == 2) return absl::OkStatus();
-    return WithoutKeys(RejectionStatus(request.url, got.outcome.code, ErrorText(got.body),
-                                       !options_.key_env.empty()),
-                       options_);
+    return RejectionStatus(request.url, got.outcome.code, ErrorText(got.body, secrets_),
+                           !options_.key_env.empty());
   }
 
   // Until it is no longer Unavailable; *wait, zero at first, is how long the server wants no more.
@@ -195,7 +195,7 @@ class HttpBatchApi : public BatchApi {
     std::optional<Json> json = Json::Parse(got.body);
     if (json.has_value() && json->is_object()) return *std::move(json);
     return absl::UnavailableError(
-        absl::StrCat(request.url, ": the answer is no JSON: ", ErrorText(got.body)));
+        absl::StrCat(request.url, ": the answer is no JSON: ", ErrorText(got.body, secrets_)));
   }
 
   absl::StatusOr<Json> Ask(const HttpRequest& request, const std::atomic<bool>& cancel) const {
@@ -216,8 +216,8 @@ class HttpBatchApi : public BatchApi {
       ASSIGN_OR_RETURN(const Json answer, Ask(RequestTo(from), cancel));
       const Json* data = answer.Find("data");
       if (data == nullptr || !data->is_array()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(url_, path, ": the server sent no list: ", ErrorText(answer.Dump())));
+        return absl::FailedPreconditionError(absl::StrCat(
+            url_, path, ": the server sent no list: ", ErrorText(answer.Dump(), secrets_)));
       }
       for (const Json& entry : data->array()) {
         if (!each(entry)) return absl::OkStatus();
@@ -234,6 +234,7 @@ class HttpBatchApi : public BatchApi {
   Network* const network_;
   const std::string url_;
   const RemoteOptions options_;
+  const Secrets secrets_{RemoteHeaders(options_)};
 };
 
 }  // namespace

@@ -75,8 +75,9 @@ const Json* FindPath(const Json& json, std::initializer_list<absl::string_view> 
   return at;
 }
 
-absl::Status BadAnswer(absl::string_view what, absl::string_view got) {
-  return absl::UnavailableError(absl::StrCat("the server sent ", what, ": ", ShownWords(got)));
+absl::Status BadAnswer(absl::string_view what, absl::string_view got, const Secrets& secrets) {
+  return absl::UnavailableError(
+      absl::StrCat("the server sent ", what, ": ", ShownWords(got, secrets)));
 }
 
 // Adds a message's content: a text, null, or parts, of which some are thoughts. False where it is
@@ -116,11 +117,12 @@ bool SaysWord(absl::string_view text, absl::string_view word) {
 
 }  // namespace
 
-absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted) {
+absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted,
+                                          const Secrets& secrets) {
   const std::optional<Json> json = Json::Parse(body);
   const Json* list = json.has_value() && json->is_object() ? json->Find("data") : nullptr;
   if (json.has_value() && json->is_array()) list = &*json;
-  if (list == nullptr || !list->is_array()) return BadAnswer("no list of models", body);
+  if (list == nullptr || !list->is_array()) return BadAnswer("no list of models", body, secrets);
   std::string known;
   for (const Json& entry : list->array()) {
     const std::string id = entry.TextAt("id");
@@ -141,8 +143,8 @@ absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_v
     if (model.context_length == 0) model.context_length = ReadCount(context).value_or(0);
     return model;
   }
-  return absl::NotFoundError(
-      absl::StrCat("the server has no model '", wanted, "', but ", known.empty() ? "none" : known));
+  return absl::NotFoundError(absl::StrCat("the server has no model '", wanted, "', but ",
+                                          known.empty() ? "none" : secrets.Without(known)));
 }
 
 absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
@@ -180,20 +182,22 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
   return body.Dump();
 }
 
-absl::Status ChatAnswer::Append(absl::string_view event) {
+absl::Status ChatAnswer::Append(absl::string_view event, const Secrets& secrets) {
   if (event == "[DONE]") {
     if (finish.empty() && !(text.empty() && reasoning.empty())) finish = "stop";
     return absl::OkStatus();
   }
   std::optional<Json> json = Json::Parse(event);
   if (!json.has_value()) json = Json::Parse(split.Join(event));
-  if (!json.has_value() || !json->is_object()) return BadAnswer("an event that is no JSON", event);
-  return AppendJson(*json);
+  if (!json.has_value() || !json->is_object())
+    return BadAnswer("an event that is no JSON", event, secrets);
+  return AppendJson(*json, secrets);
 }
 
-absl::Status ChatAnswer::AppendJson(const Json& event) {
+absl::Status ChatAnswer::AppendJson(const Json& event, const Secrets& secrets) {
   const Json* error = event.Find("error");
-  if (error != nullptr && !error->is_null()) return absl::UnavailableError(ErrorText(event.Dump()));
+  if (error != nullptr && !error->is_null())
+    return absl::UnavailableError(ErrorText(event.Dump(), secrets));
   if (const Json* usage = event.Find("usage")) {
     if (auto count = ReadCount(usage->Find("prompt_tokens"))) tokens_in = count;
     if (auto count = ReadCount(usage->Find("completion_tokens"))) tokens_out = count;
@@ -212,7 +216,8 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     const size_t before = text.size() + reasoning.size();
     const Json* content = delta->Find("content");
     if (content != nullptr && !AddContent(*content, &text, &reasoning)) {
-      return BadAnswer("content that is neither a text nor a list of texts", content->Dump());
+      return BadAnswer("content that is neither a text nor a list of texts", content->Dump(),
+                       secrets);
     }
     // Some servers send both, with the same text.
     const std::string thought = delta->TextAt("reasoning");
@@ -228,7 +233,7 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     for (const Json& one : top != nullptr && top->is_array() ? top->array() : Json::Array()) {
       const Json* logprob = one.Find("logprob");
       if (logprob == nullptr || !logprob->is_number()) continue;
-      if (!(logprob->number() < kMostLogprob)) return BadAnswer("no logprob", one.Dump());
+      if (!(logprob->number() < kMostLogprob)) return BadAnswer("no logprob", one.Dump(), secrets);
       const double value = std::clamp<double>(logprob->number(), -FLT_MAX, 0);
       first.push_back({one.TextAt("token"), static_cast<float>(value)});
     }
@@ -245,11 +250,11 @@ std::optional<int64_t> ReadCount(const Json* json) {
   return json->integer();
 }
 
-std::string ShownWords(absl::string_view words) {
-  return Printable(absl::StripAsciiWhitespace(words.substr(0, kShown)));
+std::string ShownWords(absl::string_view words, const Secrets& secrets) {
+  return Printable(absl::StripAsciiWhitespace(secrets.Without(words, kShown)));
 }
 
-std::string ErrorText(absl::string_view body) {
+std::string ErrorText(absl::string_view body, const Secrets& secrets) {
   const std::optional<Json> json = Json::Parse(body);
   std::string text;
   if (json.has_value() && json->is_object()) {
@@ -261,7 +266,7 @@ std::string ErrorText(absl::string_view body) {
     }
   }
   if (text.empty()) text = std::string(body);
-  return ShownWords(text);
+  return ShownWords(text, secrets);
 }
 
 LeftOut WithRefused(LeftOut left_out, int code, absl::string_view words) {

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
 #include "engine/remote/remote_options.h"
+#include "engine/remote/secrets.h"
 #include "engine/remote/split_character.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/trouble.h"
@@ -39,7 +40,8 @@ LeftOut WithRefused(LeftOut left_out, int code, absl::string_view words);
 // Of the answer to GET /models. NotFound, with those that there are, where `wanted` is none of them
 // (empty: the first), with "models/" before it or ":latest" behind it neither; Unavailable where it
 // is no such list.
-absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted);
+absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted,
+                                          const Secrets& secrets = {});
 
 // Whether an answer comes as a stream of events, or at once.
 enum class Delivery { kStream, kWhole };
@@ -65,8 +67,8 @@ struct ChatAnswer {
   int64_t pieces = 0;  // that had text, or reasoning
 
   // Adds one event of the stream, or the whole answer. Unavailable for what is none.
-  absl::Status Append(absl::string_view event);
-  absl::Status AppendJson(const Json& event);
+  absl::Status Append(absl::string_view event, const Secrets& secrets = {});
+  absl::Status AppendJson(const Json& event, const Secrets& secrets = {});
 
   SplitCharacter split;  // by the events so far
 };
@@ -74,9 +76,9 @@ struct ChatAnswer {
 // A number of tokens, as a server gives it; nullopt where that is none.
 std::optional<int64_t> ReadCount(const Json* json);
 // As much of what a server says as an error shows of it.
-std::string ShownWords(absl::string_view words);
-// The server's own words in the body of an error.
-std::string ErrorText(absl::string_view body);
+std::string ShownWords(absl::string_view words, const Secrets& secrets);
+// The server's own words in the body of an error, likewise.
+std::string ErrorText(absl::string_view body, const Secrets& secrets);
 // Whether the body of a refusal (429) says that money is wanted, and no patience.
 bool SaysUnpaid(absl::string_view body);
 // What such a body and its code say of who answers; kNone where it may be the request, or time.

@@ -62,7 +62,7 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   RETURN_IF_ERROR(CheckKey(options));
   ASSIGN_OR_RETURN(Network * network, Network::Get());
   absl::StatusOr<RemoteModel> model = MeetModel(network, urls, options, patience, cancel);
-  const absl::Status met = WithoutKeys(model.status(), options);
+  const absl::Status met = model.status();
   const bool is_absent = IsAbsence(met);
   if (!is_absent) RETURN_IF_ERROR(met);
   if (is_absent) model = RemoteModel{.name = options.model};

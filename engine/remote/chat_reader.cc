@@ -43,17 +43,22 @@ std::string BegunChoice(const Json::Array& choices, absl::string_view word) {
 
 }  // namespace
 
-ChatReader::ChatReader(const RequestSpec* spec)
+ChatReader::ChatReader(const RequestSpec* spec, const Secrets* secrets)
     : spec_(*spec),
+      secrets_(*secrets),
       drops_(spec->options.thinking == Thinking::kDrop || IsConstrained(spec->options)),
       as_it_comes_(!IsConstrained(spec->options) && (spec->stream || !drops_)),
       marks_(spec->thinking_marks != nullptr ? spec->thinking_marks : ThinkingMarks::Usual()),
       filter_(marks_, ""),
       stops_(spec->options.stop) {}
 
-absl::Status ChatReader::Append(absl::string_view event) { return Take(answer_.Append(event)); }
+absl::Status ChatReader::Append(absl::string_view event) {
+  return Take(answer_.Append(event, secrets_));
+}
 
-absl::Status ChatReader::AppendJson(const Json& event) { return Take(answer_.AppendJson(event)); }
+absl::Status ChatReader::AppendJson(const Json& event) {
+  return Take(answer_.AppendJson(event, secrets_));
+}
 
 absl::Status ChatReader::Take(absl::Status status) {
   broken_ = status;
@@ -94,7 +99,9 @@ absl::StatusOr<Generation> ChatReader::Read() {
   RETURN_IF_ERROR(broken_);
   if (answer_.finish.empty()) {
     const std::string said =
-        answer_.stray.empty() ? "" : absl::StrCat("; the server said: ", ErrorText(answer_.stray));
+        answer_.stray.empty()
+            ? ""
+            : absl::StrCat("; the server said: ", ErrorText(answer_.stray, secrets_));
     return absl::UnavailableError(absl::StrCat("the answer broke off before its end", said));
   }
   if (IsOneOf(answer_.finish, {"abort", "error"})) {
@@ -102,8 +109,8 @@ absl::StatusOr<Generation> ChatReader::Read() {
         absl::StrCat("the server has given the answer up (finish_reason ", answer_.finish, ")"));
   }
   if (!answer_.has_message && !answer_.odd.empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("the server sent a choice without a message: ", ShownWords(answer_.odd)));
+    return absl::UnavailableError(absl::StrCat("the server sent a choice without a message: ",
+                                               ShownWords(answer_.odd, secrets_)));
   }
   FinishText();
   Generation generation{.text = text_, .finish = FinishReason::kStop};
@@ -114,7 +121,7 @@ absl::StatusOr<Generation> ChatReader::Read() {
     generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
   } else if (!answer_.refusal.empty()) {
     generation.status = absl::FailedPreconditionError(
-        absl::StrCat("the model refuses to answer: ", ShownWords(answer_.refusal)));
+        absl::StrCat("the model refuses to answer: ", ShownWords(answer_.refusal, secrets_)));
   } else if (answer_.text.empty() && IsOneOf(answer_.finish, {"tool_calls", "function_call"})) {
     generation.status = absl::FailedPreconditionError(absl::StrCat(
         "the model calls a tool and answers nothing (finish_reason ", answer_.finish, ")"));

@@ -1,7 +1,7 @@
 // ChatReader: one answer of a server, from what it sends to what it is to who asked: without its
 // reasoning, up to the stop string.
 //
-//   ChatReader reader(&spec);
+//   ChatReader reader(&spec, &secrets);
 //   RETURN_IF_ERROR(reader.Append(event)); ...       // or the whole answer at once
 //   ASSIGN_OR_RETURN(Generation generation, reader.Read());
 //
@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/remote/chat_api.h"
+#include "engine/remote/secrets.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/stop_matcher.h"
 #include "engine/text/chat/thinking_filter.h"
@@ -32,8 +33,8 @@ inline int32_t SaturatedTokens(int64_t tokens) {
 // Not thread-safe.
 class ChatReader {
  public:
-  // REQUIRES: *spec outlives it.
-  explicit ChatReader(const RequestSpec* spec);
+  // REQUIRES: *spec and *secrets, which the server may repeat, outlive it.
+  ChatReader(const RequestSpec* spec, const Secrets* secrets);
 
   // ChatAnswer::Append's errors, which Read gives as well.
   absl::Status Append(absl::string_view event);
@@ -64,6 +65,7 @@ class ChatReader {
   absl::Status ReadChoices(Generation* generation) const;
 
   const RequestSpec& spec_;
+  const Secrets& secrets_;
   const bool drops_;        // the reasoning; what a constraint allows is all of an answer
   const bool as_it_comes_;  // text_ grows with each event, else at the end
   ChatAnswer answer_;

@@ -13,8 +13,9 @@
 namespace lm {
 namespace {
 
-absl::Status NotThat(absl::string_view what, absl::string_view body) {
-  return absl::UnavailableError(absl::StrCat("the server sent no ", what, ": ", ErrorText(body)));
+absl::Status NotThat(absl::string_view what, absl::string_view body, const Secrets& secrets) {
+  return absl::UnavailableError(
+      absl::StrCat("the server sent no ", what, ": ", ErrorText(body, secrets)));
 }
 
 std::optional<float> FiniteFloat(const Json& number) {
@@ -43,19 +44,19 @@ std::string EmbeddingBody(absl::string_view text, const RemoteModel& model,
   return body.Dump();
 }
 
-absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body) {
+absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body, const Secrets& secrets) {
   const std::optional<Json> json = Json::Parse(body);
   const Json* data = json.has_value() ? json->Find("data") : nullptr;
   const Json* numbers = data != nullptr && data->is_array() && data->size() > 0
                             ? data->array()[0].Find("embedding")
                             : nullptr;
   if (numbers == nullptr || !numbers->is_array() || numbers->size() == 0) {
-    return NotThat("embedding", body);
+    return NotThat("embedding", body, secrets);
   }
   EmbeddingAnswer answer{{}, TokensOf(*json)};
   for (const Json& number : numbers->array()) {
     const std::optional<float> value = FiniteFloat(number);
-    if (!value.has_value()) return NotThat("embedding", body);
+    if (!value.has_value()) return NotThat("embedding", body, secrets);
     answer.numbers.push_back(*value);
   }
   return answer;
@@ -76,15 +77,17 @@ absl::StatusOr<std::string> RerankBody(absl::string_view pair, const RemoteModel
 }
 
 // Jina's form, {"results":[{"relevance_score":1.5}]}, or a list of {"score":1.5}.
-absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect) {
+absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect,
+                                          const Secrets& secrets) {
   const std::optional<Json> json = Json::Parse(body);
   const Json* list = json.has_value() ? json->Find("results") : nullptr;
   if (list == nullptr && json.has_value()) list = &*json;
-  if (list == nullptr || !list->is_array() || list->size() != 1) return NotThat("score", body);
+  if (list == nullptr || !list->is_array() || list->size() != 1)
+    return NotThat("score", body, secrets);
   const Json* score = list->array()[0].Find("relevance_score");
   if (score == nullptr) score = list->array()[0].Find("score");
   const std::optional<float> value = score != nullptr ? FiniteFloat(*score) : std::nullopt;
-  if (!value.has_value()) return NotThat("score", body);
+  if (!value.has_value()) return NotThat("score", body, secrets);
   EmbeddingAnswer answer{{*value}, TokensOf(*json)};
   if (dialect != Dialect::kLlamaServer) answer.numbers.push_back(1 - *value);
   return answer;

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/remote/chat_api.h"
 #include "engine/remote/remote_options.h"
+#include "engine/remote/secrets.h"
 
 namespace lm {
 
@@ -21,7 +22,7 @@ struct EmbeddingAnswer {
   int64_t tokens_in;  // as the server counts them; 0: it does not
 };
 // Unavailable for what is no answer to that, or has a number that is none.
-absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body);
+absl::StatusOr<EmbeddingAnswer> ReadEmbedding(absl::string_view body, const Secrets& secrets = {});
 
 // A query and a text, as RequestSpec::text has them.
 std::string RankedPair(absl::string_view query, absl::string_view text);
@@ -30,7 +31,8 @@ absl::StatusOr<std::string> RerankBody(absl::string_view pair, const RemoteModel
                                        const RemoteOptions& options);
 // The scores of the labels: one number; or, where the server has made it a probability, that of the
 // other label too. Unavailable as ReadEmbedding.
-absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect);
+absl::StatusOr<EmbeddingAnswer> ReadScore(absl::string_view body, Dialect dialect,
+                                          const Secrets& secrets = {});
 
 }  // namespace lm
 

@@ -134,6 +134,7 @@ class Hub {
   Network* const network_;
   const std::atomic<bool>& cancel_;
   std::string url_ = std::string(kHub);
+  Secrets secrets_;
 };
 
 // The token is the hub's alone; from https nothing leads back to http.
@@ -149,7 +150,9 @@ absl::StatusOr<Fetched> Hub::Ask(const std::string& from, std::vector<std::strin
                         .max_bytes = UINT64_MAX};
     const char* token = std::getenv("HF_TOKEN");
     if (token != nullptr && *token != '\0' && Origin(url) == Origin(url_)) {
-      request.headers.push_back(absl::StrCat("Authorization: Bearer ", token));
+      const std::string told = absl::StrCat("Authorization: Bearer ", token);
+      request.headers.push_back(told);
+      secrets_ = Secrets({told});
     }
     ASSIGN_OR_RETURN(Fetched got, Fetch(network_, request, cancel_, sink));
     if (hop == 0 && first != nullptr) *first = got;
@@ -173,7 +176,7 @@ absl::StatusOr<Fetched> Hub::Ask(const std::string& from, std::vector<std::strin
 absl::Status Hub::Explain(const std::string& url, const Fetched& got) const {
   const int code = got.outcome.code;
   const std::string why = HeaderOf(got, "x-error-message");
-  const std::string words = why.empty() ? ErrorText(got.body) : Printable(why);
+  const std::string words = why.empty() ? ErrorText(got.body, secrets_) : ShownWords(why, secrets_);
   absl::Status status = RejectionStatus(Origin(url), code, words, /*has_key=*/true);
   const char* hint = code == 401   ? " (no such model, or one that is private or gated: the "
                                      "environment variable HF_TOKEN takes a token of the hub)"
@@ -193,7 +196,7 @@ absl::StatusOr<std::vector<Hub::File>> Hub::List(const HubReference& reference) 
     const std::optional<Json> list = Json::Parse(got.body);
     if (!list.has_value() || !list->is_array()) {
       return absl::UnavailableError(
-          absl::StrCat(url, ": the hub sent no list of files: ", ErrorText(got.body)));
+          absl::StrCat(url, ": the hub sent no list of files: ", ErrorText(got.body, secrets_)));
     }
     for (const Json& entry : list->array()) {
       const Json* path = entry.Find("path");

@@ -40,11 +40,12 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
   ASSIGN_OR_RETURN(const Fetched got, std::move(fetched));
   const int code = got.outcome.code;
   const std::string& body = got.body;
+  const Secrets secrets(request.headers);
   // Some gateways have no list.
   if (code == 404 && !options.model.empty()) return RemoteModel{.name = options.model};
   if (code != 200) {
     const absl::Status status =
-        RejectionStatus(request.url, code, ErrorText(body), !options.key_env.empty());
+        RejectionStatus(request.url, code, ErrorText(body, secrets), !options.key_env.empty());
     const bool fails =
         absl::IsUnavailable(status) && RejectionTrouble(code, body) == Trouble::kNone;
     if (fails && (code == 429 || code == 503)) {
@@ -55,7 +56,7 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
     // Another server may have one.
     return absl::IsPermissionDenied(status) ? status : absl::UnavailableError(status.message());
   }
-  absl::StatusOr<RemoteModel> model = ReadModelList(body, options.model);
+  absl::StatusOr<RemoteModel> model = ReadModelList(body, options.model, secrets);
   if (model.ok()) return model;
   return absl::Status(model.status().code(), absl::StrCat(url, ": ", model.status().message()));
 }

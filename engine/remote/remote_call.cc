@@ -18,12 +18,13 @@ constexpr size_t kMostStrayBytes = 1 << 10;  // of what is to be events
 }  // namespace
 
 RemoteCall::RemoteCall(std::shared_ptr<Owner> owner, RemoteJob given, size_t endpoint,
-                       Dialect dialect)
+                       Dialect dialect, const Secrets* secrets)
     : job(std::move(given)),
       endpoint(endpoint),
       owner_(std::move(owner)),
       dialect_(dialect),
-      reader_(&spec()) {}
+      secrets_(*secrets),
+      reader_(&spec(), secrets) {}
 
 bool RemoteCall::OnBody(int code, absl::string_view bytes) {
   has_come_ = code == 200;
@@ -47,7 +48,8 @@ void RemoteCall::OnDone(const HttpOutcome& outcome) {
   try {
     if (form_ == Form::kWhole && outcome.status.ok()) OnEvent(raw_);
     if (spec().embed.has_value() && outcome.status.ok() && outcome.code == 200) {
-      embedding_ = spec().ranks ? ReadScore(raw_, dialect_) : ReadEmbedding(raw_);
+      embedding_ =
+          spec().ranks ? ReadScore(raw_, dialect_, secrets_) : ReadEmbedding(raw_, secrets_);
     }
   } catch (...) {  // no memory: an answer without an end
   }
@@ -95,7 +97,7 @@ bool RemoteCall::HandOutWhole(absl::string_view text) {
 absl::StatusOr<Generation> RemoteCall::Read() {
   if (form_ == Form::kEvents && !has_event_) {
     return absl::UnavailableError(
-        absl::StrCat("the server sent neither JSON nor events, but: ", ShownWords(raw_)));
+        absl::StrCat("the server sent neither JSON nor events, but: ", ShownWords(raw_, secrets_)));
   }
   if (!spec().embed.has_value()) return reader_.Read();
   RETURN_IF_ERROR(embedding_.status());

@@ -17,6 +17,7 @@
 #include "engine/remote/embedding_api.h"
 #include "engine/remote/event_stream.h"
 #include "engine/remote/network.h"
+#include "engine/remote/secrets.h"
 #include "engine/remote/server_pool.h"
 #include "engine/runtime/request.h"
 
@@ -62,8 +63,9 @@ class RemoteCall : public HttpHandler {
     virtual void OnDone(RemoteCall* call, const HttpOutcome& outcome) = 0;
   };
 
-  // `dialect` is the server's.
-  RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint, Dialect dialect);
+  // `dialect` is the server's; `secrets` are the owner's.
+  RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint, Dialect dialect,
+             const Secrets* secrets);
 
   bool OnBody(int code, absl::string_view bytes) override;
   void OnDone(const HttpOutcome& outcome) override;
@@ -110,6 +112,7 @@ class RemoteCall : public HttpHandler {
 
   const std::shared_ptr<Owner> owner_;
   const Dialect dialect_;
+  const Secrets& secrets_;
   Form form_ = Form::kUnknown;
   EventStream stream_;
   ChatReader reader_;

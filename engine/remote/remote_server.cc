@@ -5,10 +5,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
@@ -29,7 +26,6 @@ namespace {
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
 constexpr absl::Duration kLastEventToEnd = absl::Seconds(1);  // of an answer, on its connection
-constexpr size_t kShortestKey = 6;                            // shorter ones may be words
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
 // The same request with another text.
@@ -52,25 +48,6 @@ std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
   const char* key = options.key_env.empty() ? nullptr : std::getenv(options.key_env.c_str());
   if (key != nullptr) headers.push_back(absl::StrCat("Authorization: Bearer ", key));
   return headers;
-}
-
-absl::Status WithoutKeys(absl::Status status, const RemoteOptions& options) {
-  std::vector<std::pair<std::string, std::string>> keys;
-  auto add = [&](absl::string_view text) {
-    if (text.size() >= kShortestKey) keys.emplace_back(text, "***");
-  };
-  const char* key = options.key_env.empty() ? nullptr : std::getenv(options.key_env.c_str());
-  if (key != nullptr) add(key);
-  for (const auto& [name, value] : options.headers) {
-    add(absl::StripPrefix(value, "Bearer "));
-  }
-  std::string message(status.message());
-  if (status.ok() || absl::StrReplaceAll(keys, &message) == 0) return status;
-  absl::Status without(status.code(), message);
-  status.ForEachPayload([&](absl::string_view name, const absl::Cord& payload) {
-    without.SetPayload(name, payload);
-  });
-  return without;
 }
 
 HttpRequest RemoteRequest(std::string url, std::vector<std::string> headers,
@@ -109,6 +86,7 @@ RemoteServer::RemoteServer(Network* network, const std::vector<std::string>& url
       options_(std::move(options)),
       model_(std::move(model)),
       headers_(RemoteHeaders(options_)),
+      secrets_(headers_),
       most_under_way_(std::clamp<size_t>(kRoundsUnderWay * urls.size() * options_.concurrency,
                                          Generator::kMostUnderWay, kMostQueued)),
       pool_(urls, options_) {}
@@ -270,8 +248,8 @@ void RemoteServer::End(Request& request, bool is_canary, Generation generation) 
 
 void RemoteServer::Send(RemoteJob job, size_t place) {
   const uint64_t prefix = job.prefix;
-  auto call =
-      std::make_shared<RemoteCall>(shared_from_this(), std::move(job), place, model_.dialect);
+  auto call = std::make_shared<RemoteCall>(shared_from_this(), std::move(job), place,
+                                           model_.dialect, &secrets_);
   const RequestSpec& spec = call->spec();
   const absl::string_view path = spec.ranks               ? "/rerank"
                                  : spec.embed.has_value() ? "/embeddings"
@@ -405,8 +383,9 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
 void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
   if (outcome.code == 429 && SaysUnpaid(call->raw())) {
     if (AskAnother(call, /*is_servers=*/true)) return;
-    absl::Status unpaid = absl::FailedPreconditionError(absl::StrCat(
-        pool_.url(call->endpoint), ": HTTP ", outcome.code, ": ", ErrorText(call->raw())));
+    absl::Status unpaid = absl::FailedPreconditionError(
+        absl::StrCat(pool_.url(call->endpoint), ": HTTP ", outcome.code, ": ",
+                     ErrorText(call->raw(), secrets_)));
     Conclude(*call, {.status = WithTrouble(std::move(unpaid), Trouble::kAccount)});
     return;
   }
@@ -415,9 +394,9 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
   const absl::Duration pause =
       pool_.Refused(call->endpoint, call->job.refusals, outcome.retry_after, now);
   if (++call->job.refusals > kMostRefusals) {
-    absl::Status busy = absl::ResourceExhaustedError(
-        absl::StrCat(pool_.url(call->endpoint), " has refused it ", call->job.refusals,
-                     " times, at last with ", outcome.code, ": ", ErrorText(call->raw())));
+    absl::Status busy = absl::ResourceExhaustedError(absl::StrCat(
+        pool_.url(call->endpoint), " has refused it ", call->job.refusals, " times, at last with ",
+        outcome.code, ": ", ErrorText(call->raw(), secrets_)));
     Conclude(*call, {.status = WithTrouble(std::move(busy), Trouble::kServer)});
     return;
   }
@@ -465,7 +444,7 @@ bool RemoteServer::AskAnother(RemoteCall* call, bool is_servers) {
 }
 
 void RemoteServer::Rejected(RemoteCall* call, int code) {
-  const std::string words = ErrorText(call->raw());
+  const std::string words = ErrorText(call->raw(), secrets_);
   const bool too_long = SaysTooLong(code, words);
   const size_t place = call->endpoint;
   if (too_long && SendShorter(call, words)) return pool_.Heard(place);
@@ -582,7 +561,6 @@ absl::Status RemoteServer::OtherAnswerError(const RemoteCall& call) const {
 // What is streamed is then handed out to its end: what was held back, or had to be proved.
 void RemoteServer::Conclude(RemoteCall& call, Generation generation) {
   call.Measure(&generation);
-  generation.status = WithoutKeys(std::move(generation.status), options_);
   if (call.job.is_canary) {
     ConcludeCanary(call, generation);
   } else {

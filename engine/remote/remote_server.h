@@ -36,6 +36,7 @@
 #include "engine/remote/remote_call.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/remote/remote_options.h"
+#include "engine/remote/secrets.h"
 #include "engine/remote/server_pool.h"
 #include "engine/runtime/engine_stats.h"
 #include "engine/runtime/latency_window.h"
@@ -47,8 +48,6 @@ namespace lm {
 // What is told with every request, and what is waited for at the beginning.
 std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
                                        absl::string_view content_type = "application/json");
-// Of what a server says in return the key is nobody's to read.
-absl::Status WithoutKeys(absl::Status status, const RemoteOptions& options);
 // About which the server may think as long as the option timeout_ms says, without a byte.
 HttpRequest RemoteRequest(std::string url, std::vector<std::string> headers,
                           const RemoteOptions& options);
@@ -130,6 +129,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   const RemoteOptions options_;
   const RemoteModel model_;
   const std::vector<std::string> headers_;
+  const Secrets secrets_;  // of these
   const size_t most_under_way_;
   std::atomic<int64_t> num_queued_{0}, num_running_{0}, num_retries_{0};
   std::atomic<bool> looks_for_abandoned_{false};

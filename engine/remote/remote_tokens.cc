@@ -94,14 +94,14 @@ absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
     const int code = got->outcome.code;
     const Trouble said = RejectionTrouble(code, got->body);
     const bool fails = said == Trouble::kNone && (code >= 500 || code == 429);
-    std::string words = ErrorText(got->body);
+    std::string words = ErrorText(got->body, Secrets(request.headers));
     if (code == 200) {
       words = absl::StrCat(R"(wanted {"count":3} or {"tokens":[1,2,3]}, got )", words);
     }
     why = WithTrouble(RejectionStatus(request.url, code, words, !options.key_env.empty()),
                       fails ? Trouble::kServer : said);
   }
-  return WithoutKeys(std::move(why), options);
+  return why;
 }
 
 }  // namespace lm

@@ -41,7 +41,7 @@ std::string TextOf(const Json* json) {
 // What stands in a line's `error`.
 absl::Status FailureOf(const Json& error) {
   const std::string code = TextOf(error.Find("code"));
-  std::string text = ErrorText(error.Dump());
+  std::string text = ErrorText(error.Dump(), Secrets());
   if (!code.empty()) text = absl::StrCat(code, ": ", text);
   for (absl::string_view not_begun : kNotBegun) {
     if (code == not_begun) return absl::UnavailableError(text);
@@ -78,8 +78,9 @@ absl::StatusOr<BatchLine> ReadBatchLine(absl::string_view text) {
     line.answer = body != nullptr ? *body : *response;
     const bool ok = code == nullptr || *code == Json(200);
     if (ok && line.answer.is_object()) return line;
-    line.failure = absl::FailedPreconditionError(absl::StrCat(
-        "HTTP ", code != nullptr ? code->Dump() : "", ": ", ErrorText(line.answer.Dump())));
+    line.failure =
+        absl::FailedPreconditionError(absl::StrCat("HTTP ", code != nullptr ? code->Dump() : "",
+                                                   ": ", ErrorText(line.answer.Dump(), Secrets())));
     if (ok) line.failure = absl::FailedPreconditionError("the response has no body");
     return line;
   }
@@ -192,7 +193,8 @@ bool BatchQuestions::Asked(const BatchLine& line, const RequestSpec& spec) {
 
 Generation BatchQuestions::Answer(const BatchLine& line, const RequestSpec& spec) const {
   if (!line.failure.ok()) return {.status = line.failure};
-  ChatReader reader(&spec);
+  const Secrets none;  // a file is told nothing
+  ChatReader reader(&spec, &none);
   reader.AppendJson(line.answer).IgnoreError();  // Read tells
   absl::StatusOr<Generation> read = reader.Read();
   Generation generation;

@@ -684,8 +684,28 @@ class RemoteTest(RemoteCase):
                 db = self.connect(server.url, key_env="LM_TEST_KEY", headers={"X-Key": "Bearer SECRETS"}, retries=0)
                 with self.assertRaises(sqlite3.Error) as said:
                     harness.value(db, "SELECT generate('x')")
-                self.assertIn("who is Bearer ***, Bearer ***?", str(said.exception))
-                self.fails(db, "SELECT lm_token_count('x')", "who is Bearer [*]{3}, Bearer [*]{3}[?]")
+                self.assertIn("who is ***, ***?", str(said.exception))
+                self.fails(db, "SELECT lm_token_count('x')", "who is [*]{3}, [*]{3}[?]")
+
+    def test_a_key_is_in_no_error_however_it_is_repeated(self):
+        class Echoes(Handler):
+            def good(self, body, **how):
+                self.whole(401, {"error": {"message": body["messages"][-1]["content"] + self.headers["Authorization"].split()[-1]}})
+
+        key = "sk-" + "SECRET" * 8
+        os.environ["LM_TEST_KEY"] = key
+        self.addCleanup(os.environ.pop, "LM_TEST_KEY")
+        server = self.server(handler=Echoes)
+        db = self.connect(server.url, key_env="LM_TEST_KEY", retries=0)
+        for before in (0, 320, 370, 396):
+            self.fails(db, "SELECT generate(?)", f"HTTP 401: {'x' * before}[*]{{3}}$", "x" * before)
+        os.environ["LM_TEST_KEY"] = "sk-another"  # the server was told the first
+        self.fails(db, "SELECT generate('is ')", r"HTTP 401: is \*\*\*$")
+        self.fails(self.connect(server.url, headers={"Authorization": "Basic dXNlcjpwYXNzd29yZA=="}, retries=0), "SELECT generate('is ')", r"HTTP 401: is \*\*\* \(")
+
+    def test_a_header_that_an_address_has_as_well_is_shown_there(self):
+        db = self.connect("http://127.0.0.1:9/v1", headers={"X-Title": "models", "X-Org": "127.0.0.1"}, retries=0)
+        self.fails(db, "SELECT generate('x')", "http://127.0.0.1:9/v1/models: Failed to connect to 127.0.0.1")
 
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
