@@ -25,20 +25,20 @@ bool IsOneOf(absl::string_view word, std::initializer_list<absl::string_view> wo
 
 constexpr double kLeastShare = 0.1;  // of the choices, to be told from each other
 
-// The beginning of a choice, spelled as there, that the word is but for capitals; empty: there is
-// none, or there are several.
+// The beginning of a choice that the word is; else the one, spelled as there, that it is but for
+// capitals; empty: there is none, or there are several.
 std::string BegunChoice(const Json::Array& choices, absl::string_view word) {
   if (word.empty()) return "";
-  const std::string* found = nullptr;
+  std::string begun;
+  bool several = false;
   for (const Json& choice : choices) {
     if (!choice.is_string() || !absl::StartsWithIgnoreCase(choice.string(), word)) continue;
-    if (absl::StartsWith(choice.string(), word)) return std::string(word);
-    const bool other = found != nullptr && !absl::EqualsIgnoreCase(*found, choice.string()) &&
-                       !absl::StartsWith(choice.string(), found->substr(0, word.size()));
-    if (other) return "";
-    if (found == nullptr) found = &choice.string();
+    std::string beginning = choice.string().substr(0, word.size());
+    if (beginning == word) return beginning;
+    several = several || !(begun.empty() || begun == beginning);
+    begun = std::move(beginning);
   }
-  return found == nullptr ? "" : found->substr(0, word.size());
+  return several ? "" : begun;
 }
 
 }  // namespace

@@ -588,6 +588,13 @@ class RemoteTest(RemoteCase):
         # Too little is told of them.
         with self.assertRaisesRegex(Exception, r"the choices' beginnings have 0[.]7\d*% of the probability.* the most probable beginning is \*\*.*vote"):
             scores(("**", 0.99), ("negative", 0.007))
+        # Those that differ in capitals are told by them, in whichever order they come.
+        first = [("no", 0.9), ("Not", 0.05), ("NO", 0.03), ("nO", 0.02)]
+        db = self.connect(self.server(first=[(token, math.log(share)) for token, share in first]).url)
+        for labels in itertools.permutations(["Not a bug", "NO ANSWER", "no"]):
+            told = dict(db.execute("SELECT label, probability FROM lm_classify_scores('x', ?)", (json.dumps(labels),)).fetchall())
+            for label, share in (("no", 0.9), ("Not a bug", 0.05), ("NO ANSWER", 0.03)):
+                self.assertAlmostEqual(told[label], share / 0.98, places=3, msg=labels)
         db = self.connect(self.server(first=[("yes", None), ("no", -4.6)]).url)
         self.fails(db, "SELECT lm_score('x', 'It rains.')", "too little to tell them apart")
 
