@@ -128,8 +128,7 @@ void RemoteCall::AddSpent() {
 void RemoteCall::Measure(Generation* generation) const {
   const absl::Time now = absl::Now(), submitted = job.request->submitted();
   CountTokens(generation);
-  generation->tokens_in = SaturatedTokens(job.spent_in + generation->tokens_in);
-  generation->tokens_out = SaturatedTokens(job.spent_out + generation->tokens_out);
+  *generation = job.WithSpent(std::move(*generation));
   generation->queued = begun_ - submitted;
   generation->time_to_first_token = std::min(first_token_, now) - submitted;
   generation->total = now - submitted;

@@ -45,6 +45,14 @@ struct RemoteJob {
   absl::Duration took = absl::ZeroDuration();  // on transfers that are over
   absl::Time not_before = absl::InfinitePast();
 
+  // With the tokens of answers that were no use.
+  Generation WithSpent(Generation generation) const {
+    generation.in_vain = SaturatedTokens(spent_in);
+    generation.tokens_in = SaturatedTokens(spent_in + generation.tokens_in);
+    generation.tokens_out = SaturatedTokens(spent_out + generation.tokens_out);
+    return generation;
+  }
+
   // How much of its timeout_ms is left.
   absl::Duration TimeLeft() const {
     const int64_t timeout = request->spec().options.timeout_ms;

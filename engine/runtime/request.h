@@ -165,6 +165,7 @@ struct Generation {
   double mean_logprob = 0;
   bool remembered = false;    // the memo had it, or another call asked for it: nothing was computed
   int32_t tokens_in = 0;      // prompt
+  int32_t in_vain = 0;        // of those, for tries before the last one, at servers
   int32_t tokens_cached = 0;  // of those, found in the prefix cache
   int32_t tokens_out = 0;
   absl::Duration queued = {};               // submit -> first scheduled

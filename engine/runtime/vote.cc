@@ -37,6 +37,7 @@ Generation SumOf(absl::Span<const Generation> answers) {
   Generation sum{.finish = FinishReason::kStop};
   for (const Generation& answer : answers) {
     sum.tokens_in += answer.tokens_in;
+    sum.in_vain += answer.in_vain;
     sum.tokens_cached += answer.tokens_cached;
     sum.tokens_out += answer.tokens_out;
     sum.queued = std::max(sum.queued, answer.queued);

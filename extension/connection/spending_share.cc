@@ -53,8 +53,10 @@ SpendingShare& SpendingShare::operator=(SpendingShare&& other) {
 
 void SpendingShare::Settle(const Generation& result) {
   const bool takes = !result.remembered;
-  if (takes && spending_ != nullptr && guessed_tokens_ > 0 && result.tokens_in > 0) {
-    spending_->NotePrompt(guessed_tokens_, result.tokens_in);
+  // A prompt that is asked again and again is not as long as that, and one that fails may be none.
+  const int64_t prompt = result.status.ok() ? result.tokens_in - result.in_vain : 0;
+  if (takes && spending_ != nullptr && guessed_tokens_ > 0 && prompt > 0) {
+    spending_->NotePrompt(guessed_tokens_, prompt);
   }
   SettleTokens(takes ? result.tokens_in : 0, takes ? result.tokens_out : 0);
 }

@@ -900,6 +900,29 @@ class RemoteTest(RemoteCase):
         self.assertEqual({len(first.requests) - before[0], len(second.requests) - before[1]}, {0, 4})
         self.assertEqual((first.events + second.events)[:2], ["asked", "answers"])
 
+    def test_tries_do_not_make_prompts_seem_long(self):
+        class Flaky(Handler):
+            def good(self, body, **how):
+                if len(self.server.requests) <= 4:
+                    self.begin()
+                    self.delta(content="half")
+                    self.wfile.flush()
+                    self.close_connection = True
+                    return
+                self.begin()
+                self.delta(content="yes")
+                self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+                self.event({"choices": [], "usage": {"prompt_tokens": len(self.asked(body)) // 4 + 1, "completion_tokens": 1}})
+                self.event(b"[DONE]")
+                self.chunk(b"")
+
+        db = self.connect(self.server(handler=Flaky).url)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('lookahead', 'off')")
+        # The first takes four prompts in vain, of some 410 tokens each; what is left is enough for six more.
+        answers = db.execute("SELECT lm_try(value || ?, NULL, '{\"max_tokens\":10,\"max_total_tokens\":4700,\"cache\":false}') ->> 'value' FROM json_each('[1,2,3,4,5,6,7]')",
+                             ("x" * 1600,)).fetchall()
+        self.assertEqual(answers, [("yes",)] * 7)
+
     def test_timeout_ms_is_of_all_tries_together(self):
         def breaks(handler, body):
             handler.begin()
