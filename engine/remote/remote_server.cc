@@ -210,7 +210,7 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
   if (job->request->abandoned() || job->TimeLeft() <= absl::ZeroDuration()) {
     absl::Status why = job->request->AbandonedStatus();
     --num_queued_;
-    End(*job->request, job->is_canary, {.status = std::move(why)});
+    End(*job->request, job->is_canary, job->WithSpent({.status = std::move(why)}));
     return true;
   }
   if (!job->is_canary && !IsProven(*job)) return false;
@@ -278,12 +278,12 @@ void RemoteServer::DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
     for (auto job = queue.begin(); job != queue.end();) {
       const auto at = job++;
       if (!condition(*at)) continue;
-      absl::Status status = why(*at);
+      Generation ended = at->WithSpent({.status = why(*at)});
       const std::shared_ptr<Request> request = std::move(at->request);
       const bool is_canary = at->is_canary;
       queue.erase(at);
       --num_queued_;
-      End(*request, is_canary, {.status = std::move(status)});
+      End(*request, is_canary, std::move(ended));
     }
   }
 }

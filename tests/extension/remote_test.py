@@ -900,6 +900,25 @@ class RemoteTest(RemoteCase):
         self.assertEqual({len(first.requests) - before[0], len(second.requests) - before[1]}, {0, 4})
         self.assertEqual((first.events + second.events)[:2], ["asked", "answers"])
 
+    def test_tokens_of_tries_are_told_where_time_ends_between_them(self):
+        class Breaks(Handler):
+            def good(self, body, **how):
+                if "waits" in body["messages"][-1]["content"]:
+                    if len(self.server.requests) < 3:
+                        return self.whole(429, {"error": "slow"}, Retry_After="4")
+                    return super().good(body)
+                self.begin()
+                self.delta(content="half of an answer that is paid for")
+                self.wfile.flush()
+                time.sleep(0.5)
+                self.close_connection = True
+
+        db = self.connect(self.server(handler=Breaks).url)
+        rows = db.execute("SELECT error, tokens_in, tokens_out FROM lm_each('[\"waits\",\"breaks\"]', NULL, '{\"timeout_ms\":1200}') ORDER BY key").fetchall()
+        self.assertIn("timeout_ms = 1200", rows[1][0])
+        self.assertGreater(rows[1][1], 0)
+        self.assertGreater(rows[1][2], 0)
+
     def test_tries_do_not_make_prompts_seem_long(self):
         class Flaky(Handler):
             def good(self, body, **how):
