@@ -108,8 +108,10 @@ absl::Status JobRun::ReadOptions() {
   const absl::StatusOr<GenerationOptions> alone = ReadGenerationOptions(own->of_calls, {}, {});
   RETURN_IF_ERROR(InWordsOf(kOptions, alone.status()));
   absl::StatusOr<CallOptions> options = [&]() -> absl::StatusOr<CallOptions> {
-    // Between looks the run reports, and looks whether it is over.
-    connection_.set_patience(Patience::kNone);
+    // Between looks the run reports, and looks whether it is over. One that waits for no outage has
+    // the patience of a row.
+    const bool waits = options_.outage > absl::ZeroDuration();
+    connection_.set_patience(waits ? Patience::kNone : Patience::kOfARow);
     const absl::Cleanup looked = [this] { connection_.set_patience(Patience::kOfARow); };
     ASSIGN_OR_RETURN(CallOptions read,
                      ReadCallOptions(own->of_calls, connection_, {.on_error = OnError::kNull}));

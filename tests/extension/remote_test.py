@@ -1313,6 +1313,13 @@ class JobTroubleTest(RemoteCase):
         self.assertIn(True, ["waits for an answer: " + server.url in (hint or "") for _, _, _, hint in rows])
         self.assertEqual(self.states(db), {"done": 40})
 
+    def test_without_a_wait_for_outages_a_server_is_tried_as_by_a_row(self):
+        server = self.server()
+        db = self.job(server, retries=6)
+        server.leave()
+        threading.Timer(0.4, server.come_back).start()
+        self.assertEqual(self.end(db, outage_seconds=0), (40, 40, 0))
+
     def test_a_server_that_stays_away(self):
         server = self.server()
         db = self.job(server)
