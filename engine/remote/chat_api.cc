@@ -94,11 +94,14 @@ bool AddContent(const Json& content, std::string* text, std::string* reasoning) 
   return true;
 }
 
-// Where the server was told to give several (`extra`), their pieces come in any order.
-const Json* FirstOfChoices(const Json& choices) {
+// That of the index, which is the first that comes: where the server was told to give several
+// (`extra`), their pieces come in any order, and some servers number their only one 1.
+const Json* ReadChoice(const Json& choices, std::optional<int64_t>* index) {
   if (!choices.is_array()) return nullptr;
   for (const Json& choice : choices.array()) {
-    if (ReadCount(choice.Find("index")).value_or(0) == 0) return &choice;
+    const std::optional<int64_t> its = ReadCount(choice.Find("index"));
+    if (!index->has_value()) *index = its;
+    if (!its.has_value() || its == *index) return &choice;
   }
   return nullptr;
 }
@@ -206,7 +209,7 @@ absl::Status ChatAnswer::AppendJson(const Json& event, const Secrets& secrets) {
   }
   const Json* choices = event.Find("choices");
   if (choices == nullptr && event.Find("usage") == nullptr) stray = event.Dump();
-  const Json* found = choices != nullptr ? FirstOfChoices(*choices) : nullptr;
+  const Json* found = choices != nullptr ? ReadChoice(*choices, &index) : nullptr;
   if (found == nullptr) return absl::OkStatus();
   const Json& choice = *found;
   const Json* delta = choice.Find("delta");

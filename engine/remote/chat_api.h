@@ -70,7 +70,8 @@ struct ChatAnswer {
   absl::Status Append(absl::string_view event, const Secrets& secrets = {});
   absl::Status AppendJson(const Json& event, const Secrets& secrets = {});
 
-  SplitCharacter split;  // by the events so far
+  std::optional<int64_t> index;  // of the choice that is read; none: it has no number so far
+  SplitCharacter split;          // by the events so far
 };
 
 // A number of tokens, as a server gives it; nullopt where that is none.

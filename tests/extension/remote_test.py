@@ -457,6 +457,16 @@ class RemoteTest(RemoteCase):
                                (pieces((0, "a"), end=False) + b"data: [DONE] \n\n" + pieces((0, "more")), "a")):
             self.assertEqual(harness.value(self.connect(self.server(events=events).url, retries=0), "SELECT generate('x')"), answer)
 
+    def test_an_answer_has_any_number(self):
+        def events(first, last):
+            return [{"choices": [{"delta": {"content": "hi"}, **first}]}, {"choices": [{"delta": {}, "finish_reason": "stop", **last}]}]
+
+        for first, last in (({"index": 1}, {"index": 1}), ({"index": 1}, {}), ({"index": None}, {"index": 3}), ({}, {})):
+            stream = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events(first, last))
+            self.assertEqual(harness.value(self.connect(self.server(events=stream).url, retries=0), "SELECT generate('x')"), "hi")
+        whole = {"code": 200, "choices": [{"index": 1, "message": {"content": "hi"}, "finish_reason": "stop"}]}
+        self.assertEqual(harness.value(self.connect(self.server(answer=lambda body: dict(whole)).url, retries=0), "SELECT generate('x')"), "hi")
+
     def test_a_character_in_two_events(self):
         events = b"".join(b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % text for text in (b"a\\ud83d", b"", b"\\ude00b\\uD83C", b"\\udf0d.")) + b"data: [DONE]\n\n"
         self.assertEqual(harness.value(self.connect(self.server(events=events).url, retries=0), "SELECT generate('x')"), "a\U0001F600b\U0001F30D.")
