@@ -297,11 +297,18 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
     return builder_.Nothing(absl::StrCat(Together({at.min_properties}), ": there can be only ",
                                          properties.size(), " properties"));
   }
-  // Nothing keeps an additional key from being written twice, which counts once.
-  if (additional && min > num_required + 1) {
-    return document_.Error(*at.min_properties,
-                           "minProperties is not supported above one more than what is required, "
-                           "where additional properties are allowed");
+  // Nothing keeps an additional key from being written twice, which counts once. Where what is
+  // absent is null, others are written behind as many properties as it takes.
+  const int64_t num_counted =
+      absent_is_null_ ? std::count_if(properties.begin(), properties.end(),
+                                      [](const Property& property) { return property.rule >= 0; })
+                      : num_required;
+  if (additional && min > num_counted + 1) {
+    return document_.Error(
+        *at.min_properties,
+        absl::StrCat("minProperties is not supported above one more than what is ",
+                     absent_is_null_ ? "listed" : "required",
+                     ", where additional properties are allowed"));
   }
   // Drawn from the end. places[count] stands before the property that is being looked at, with
   // `count` members written; counts that make no difference are one.
@@ -320,7 +327,7 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
     const NodeId place = builder_.AddLink();
     std::vector<NodeId> ways;
     places[count] = place;
-    if (additional && count < max) {
+    if (additional && count < max && count + 1 >= min) {
       ways.push_back(member(properties.size(), count, *additional, places[after(count)]));
     }
     if (count >= min) ways.push_back(close);

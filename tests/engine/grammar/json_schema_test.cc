@@ -646,6 +646,21 @@ TEST(JsonSchemaTest, AnExtractionHasEveryProperty) {
   for (const char* text : {R"({"a":null,"b":null,"c":1})", R"({"a":1,"b":1})"}) {
     EXPECT_FALSE(Accepts(some, text)) << text;
   }
+  // Nor does an additional one that comes again.
+  const absl::string_view others = R"("additionalProperties": {"type": "integer"}, )";
+  const auto more = ValueOrDie(
+      CompileExtractionSchema(absl::StrCat(properties, others, R"("minProperties": 3})")));
+  for (const char* text : {R"({"a":1,"b":1,"c":1})", R"({"a":1,"b":null,"c":1,"d":1})",
+                           R"({"a":1,"b":1,"c":null,"d":1,"d":2})"}) {
+    EXPECT_TRUE(Accepts(more, text)) << text;
+  }
+  for (const char* text : {R"({"a":1,"b":null,"c":1})", R"({"a":null,"b":null,"c":1,"d":1,"d":2})",
+                           R"({"a":null,"b":null,"c":null,"d":1,"d":2,"d":3})"}) {
+    EXPECT_FALSE(Accepts(more, text)) << text;
+  }
+  const absl::Status far =
+      CompileExtractionSchema(absl::StrCat(properties, others, R"("minProperties": 5})")).status();
+  EXPECT_THAT(std::string(far.message()), HasSubstr("above one more than what is listed"));
   // What may not be there is null, too.
   const auto depends = ValueOrDie(CompileExtractionSchema(
       R"({"properties": {"card": {"type": "integer"}, "town": {"type": "string"}},
