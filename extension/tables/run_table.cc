@@ -142,8 +142,9 @@
 // else than it is asked; and that the target has changed no row at all by any of this run's
 // answers, where that is so. joined, changed and vanished count what this run's refresh has found.
 // A row is submitted only where its prompt and the most tokens of its answer (max_tokens) are left
-// of a budget: none is exceeded, and the last rows before the end go one by one. Texts that are
-// read in parts go one after the other then: of many that have begun, none might have enough left.
+// of a budget: none is exceeded, but by prompts whose tokens are guessed (spending.h), and the last
+// rows before the end go one by one. Texts that are read in parts go one after the other then: of
+// many that have begun, none might have enough left.
 #include <memory>
 #include <string>
 #include <utility>

@@ -115,8 +115,8 @@ SELECT max(total), max(done), max(joined), max(changed), max(vanished) FROM lm_r
 --> 3|3|0|3|0
 
 -- A budget ends the job half-way; a larger one finishes it. A row is begun only where its prompt and the most that its
--- answer may take (max_tokens) are left, so that a budget is never exceeded. (Models differ in how many tokens a text is, and so in how
--- many rows 40 are enough for.)
+-- answer may take (max_tokens) are left, so that a budget is never exceeded, but by prompts of a server whose tokens are guessed. (Models
+-- differ in how many tokens a text is, and so in how many rows 40 are enough for.)
 INSERT INTO lm_jobs(name, query, options) VALUES ('dear', 'SELECT url, ''The page '' || url FROM pages', '{"max_tokens":4,"cache":false}');
 SELECT max(total), max(done), max(stopped) IS NOT NULL FROM lm_run('dear', '{"max_total_tokens":40}');
 --~ ^3\|[12]\|1$
