@@ -37,7 +37,7 @@
 --   progress_ms  the least time between two rows of the result (1000)
 --   lease_ms     after how long without a sign of life another run's claims are void (30000)
 --   outage_seconds   how long the model's servers are waited for where they cannot be reached, fail at every row, or, at the beginning,
---                load their model yet; and memory (60)
+--                load their model yet; and memory (60). 0: at the beginning they are tried as often as for a row (`retries`)
 --   max_seconds, max_total_tokens, max_cost
 --                the run's budgets: it ends well where one is reached, and the rows that are left wait; `stopped` says it
 --   database     which database has the job: main, or an attached one; unless given, the first that does

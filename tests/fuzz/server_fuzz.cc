@@ -101,7 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       status = lm::ReadScore(body, lm::Dialect::kOpenAi).status();
       break;
     default:
-      lm::SaysTooLong(400, lm::ErrorText(body));
+      lm::SaysTooLong(400, lm::ErrorText(body, lm::Secrets()));
   }
   if (!status.ok()) lm::RequireShowable(status);
   return 0;
