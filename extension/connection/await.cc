@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
@@ -17,7 +18,7 @@ absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl
                        absl::FunctionRef<absl::Status()> meanwhile) {
   const std::shared_ptr<RunningWork> work = StatementCall::Work();
   const WaitingFor model(work.get(), "model");
-  if (ProgressPoll::Ends(db)) {  // many short waits are a long one
+  if (Interrupted() || ProgressPoll::Ends(db)) {  // many short waits are a long one
     request.Cancel();
     return absl::CancelledError("interrupted");
   }
