@@ -1,4 +1,5 @@
-// Whose work a row's answer was, also where it is there as soon as it is asked for.
+// Whose work a row's answer was, and whether an interrupt is heard, also where answers are there as
+// soon as they are asked for.
 #include "extension/batch/pending_answer.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
+#include "extension/connection/await.h"
 #include "tests/engine/runtime/held_generator.h"
 
 namespace lm {
@@ -67,6 +71,16 @@ TEST_F(PendingAnswerTest, NorWasARowWithoutAPromptOrOneThatIsRefused) {
   EXPECT_FALSE(Ask(std::nullopt).NeedsModel());
   generator_->refuses = true;
   EXPECT_FALSE(Ask("Is it dry?").NeedsModel());
+}
+
+TEST_F(PendingAnswerTest, AnInterruptIsHeardBetweenAnswersThatAreAlwaysReady) {
+  bool interrupted = false;
+  const CheckpointScope scope([&interrupted] { return interrupted; });
+  const std::shared_ptr<Request> ready = *generator_->Submit({}, nullptr);
+  EXPECT_TRUE(Await(nullptr, *ready, NothingMeanwhile).ok());
+  interrupted = true;
+  absl::SleepFor(2 * absl::FromChrono(kCheckpointInterval));
+  EXPECT_TRUE(absl::IsCancelled(Await(nullptr, *ready, NothingMeanwhile)));
 }
 
 }  // namespace
