@@ -168,8 +168,11 @@ struct TableWriting {
     return static_cast<WritableTable&>(*static_cast<VirtualTableHandle*>(vtab)->table);
   }
 
-  static void SetInTemp(SnapshotTable& table, bool in_temp) {
-    static_cast<WritableTable&>(table).in_temp_ = in_temp;
+  static void SetUp(SnapshotTable& table, bool in_temp,
+                    std::shared_ptr<std::weak_ptr<SavedStates>> saved_of_kind) {
+    auto& writable = static_cast<WritableTable&>(table);
+    writable.in_temp_ = in_temp;
+    writable.saved_of_kind_ = std::move(saved_of_kind);
   }
 
   // SQLite before 3.40 lets a database file's triggers write what is SQLITE_VTAB_DIRECTONLY. They
@@ -189,6 +192,7 @@ struct TableWriting {
     absl::StatusCode code = absl::StatusCode::kOk;
     const int reported = RunFor(vtab, [&] {
       absl::Status status = CheckWriter(Of(vtab));
+      Saved(Of(vtab));
       if (status.ok()) status = Write(Of(vtab), absl::MakeSpan(args, num_args), rowid);
       code = status.code();
       return status;
@@ -196,25 +200,48 @@ struct TableWriting {
     return code == absl::StatusCode::kAlreadyExists ? SQLITE_CONSTRAINT : reported;
   }
 
+  // The list of the transaction, which begins with what is there where no table of the kind has
+  // been in it. SQLite tells a table of its beginning (xBegin), unless that was created since.
+  static SavedStates& Saved(WritableTable& table) {
+    if (table.saved_ != nullptr) return *table.saved_;
+    std::shared_ptr<SavedStates> saved = table.saved_of_kind_->lock();
+    if (saved == nullptr) {
+      saved = std::make_shared<SavedStates>(SavedStates{{-1, table.Save()}});
+      *table.saved_of_kind_ = saved;
+    }
+    table.saved_ = std::move(saved);
+    return *table.saved_;
+  }
+
   // The state to which a rollback to the savepoint leads. A savepoint that was open when the table
   // was first written has none of its own: SQLite has it saved for the innermost alone.
-  static std::vector<WritableTable::SavedState>::iterator FirstFrom(
-      std::vector<WritableTable::SavedState>& saved, int savepoint) {
-    return std::find_if(saved.begin(), saved.end(),
-                        [savepoint](const auto& state) { return state.savepoint >= savepoint; });
+  static SavedStates::iterator FirstFrom(SavedStates& saved, int savepoint) {
+    return std::find_if(saved.begin(), saved.end(), [savepoint](const SavedState& state) {
+      return state.savepoint >= savepoint;
+    });
+  }
+
+  static int Begin(sqlite3_vtab* vtab) noexcept {
+    return RunFor(vtab, [&] {
+      Saved(Of(vtab));
+      return absl::OkStatus();
+    });
   }
 
   static int Savepoint(sqlite3_vtab* vtab, int savepoint) noexcept {
     return RunFor(vtab, [&] {
-      Release(vtab, savepoint);
-      Of(vtab).saved_.push_back({savepoint, Of(vtab).Save()});
+      SavedStates& saved = Saved(Of(vtab));
+      // Unless another table of the kind has done it.
+      if (FirstFrom(saved, savepoint) == saved.end()) {
+        saved.push_back({savepoint, Of(vtab).Save()});
+      }
       return absl::OkStatus();
     });
   }
 
   static int RollbackTo(sqlite3_vtab* vtab, int savepoint) noexcept {
     return RunFor(vtab, [&] {
-      auto& saved = Of(vtab).saved_;
+      SavedStates& saved = Saved(Of(vtab));
       const auto first = FirstFrom(saved, savepoint);
       // Without a state, nothing has changed since.
       if (first == saved.end()) return absl::OkStatus();
@@ -226,30 +253,27 @@ struct TableWriting {
   }
 
   static int Release(sqlite3_vtab* vtab, int savepoint) noexcept {
-    auto& saved = Of(vtab).saved_;
-    auto first = FirstFrom(saved, savepoint);
-    if (first == saved.end()) return SQLITE_OK;
-    // Of savepoints before it that have no state of their own, this is the state.
-    const bool stands_for_others =
-        first != saved.begin() && std::prev(first)->savepoint < savepoint - 1;
-    if (stands_for_others) (first++)->savepoint = savepoint - 1;
-    saved.erase(first, saved.end());
-    return SQLITE_OK;
-  }
-
-  static int Begin(sqlite3_vtab* vtab) noexcept {
-    Of(vtab).saved_.clear();
-    return Savepoint(vtab, -1);
+    return RunFor(vtab, [&] {
+      SavedStates& saved = Saved(Of(vtab));
+      auto first = FirstFrom(saved, savepoint);
+      if (first == saved.end()) return absl::OkStatus();
+      // Of savepoints before it that have no state of their own, this is the state.
+      const bool stands_for_others =
+          first != saved.begin() && std::prev(first)->savepoint < savepoint - 1;
+      if (stands_for_others) (first++)->savepoint = savepoint - 1;
+      saved.erase(first, saved.end());
+      return absl::OkStatus();
+    });
   }
 
   static int Commit(sqlite3_vtab* vtab) noexcept {
-    Of(vtab).saved_.clear();
+    Of(vtab).saved_.reset();
     return SQLITE_OK;
   }
 
   static int Rollback(sqlite3_vtab* vtab) noexcept {
     const int code = RollbackTo(vtab, -1);
-    Of(vtab).saved_.clear();
+    Of(vtab).saved_.reset();
     return code;
   }
 
@@ -314,15 +338,15 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
   static const sqlite3_module module = TableWriting::Module();
   return RegisterVirtualTable(
       connection->db(), name, &module,
-      [connection, factory](
+      [connection, factory, saved_of_kind = std::make_shared<std::weak_ptr<SavedStates>>()](
           absl::Span<const char* const> args) -> absl::StatusOr<std::unique_ptr<VirtualTable>> {
-        // Two of them would each undo what was changed through the other.
+        // Another would be one more way to the same rows.
         if (!absl::EqualsIgnoreCase(args[0], args[2])) {
           return absl::InvalidArgumentError(
               absl::StrCat("it can be made under its own name only, not as ", Printable(args[2])));
         }
         std::unique_ptr<SnapshotTable> table = factory(connection);
-        TableWriting::SetInTemp(*table, absl::EqualsIgnoreCase(args[1], "temp"));
+        TableWriting::SetUp(*table, absl::EqualsIgnoreCase(args[1], "temp"), saved_of_kind);
         return table;
       });
 }
@@ -340,6 +364,12 @@ absl::StatusOr<bool> CreateInTemp(sqlite3* db, std::initializer_list<const char*
         Execute(db, absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name).c_str());
     if (EndsStatementAround(created)) return created;
     if (!created.ok()) return false;
+  }
+  // SQLite tells a table that is new in a transaction of no savepoint that is open, not even that
+  // it rolls back to it; of all of them, once there has been one more.
+  if (sqlite3_get_autocommit(db) == 0) {
+    const absl::Status told = Execute(db, "SAVEPOINT lm_told; RELEASE lm_told");
+    if (EndsStatementAround(told)) return told;
   }
   return true;
 }

@@ -55,6 +55,15 @@ class SnapshotTable : public VirtualTable {
   std::unique_ptr<VirtualCursor> Open() final;
 };
 
+// The states to which a transaction and its savepoints lead back: one list for all tables of a kind
+// in a connection, since temp.x and main.x are the same. Ascending savepoints.
+struct SavedState {
+  int savepoint;  // -1 is the transaction's beginning
+  // Before this savepoint, and before those between the one before in the list and it.
+  std::shared_ptr<const void> state;
+};
+using SavedStates = std::vector<SavedState>;
+
 // One that can be written. Its state follows transactions and savepoints: SQLite has it saved
 // before a change, and restored on ROLLBACK or where a statement fails half-way.
 class WritableTable : public SnapshotTable {
@@ -77,13 +86,8 @@ class WritableTable : public SnapshotTable {
   friend struct TableWriting;
 
   bool in_temp_ = false;
-  // The state before a savepoint, and before those between the one before in saved_ and it; -1 is
-  // the transaction's beginning.
-  struct SavedState {
-    int savepoint;
-    std::shared_ptr<const void> state;
-  };
-  std::vector<SavedState> saved_;  // ascending savepoints
+  std::shared_ptr<std::weak_ptr<SavedStates>> saved_of_kind_;
+  std::shared_ptr<SavedStates> saved_;  // while it is part of a transaction
 };
 
 // Makes a connection's table for each use; `Table` is constructed from the connection.

@@ -6,6 +6,7 @@ LM_SAVEPOINTS=2000 walks so many times (LM_SAVEPOINTS_SEED begins elsewhere).
 import os
 import random
 import sqlite3
+import tempfile
 import time
 import unittest
 
@@ -51,10 +52,10 @@ class SavepointsTest(unittest.TestCase):
         connection.execute(f"CREATE TEMP TABLE plain({kind.key} UNIQUE, {kind.column})")
         return connection
 
-    def both(self, connection, kind, sql, *parameters):
-        """`sql` on each of the two; {} is the table."""
-        for table in (kind.table, "plain"):
-            connection.execute(sql.format(f"temp.{table}"), parameters)
+    def both(self, connection, kind, sql, *parameters, schema="temp"):
+        """`sql` on each of the two; {} is the table, ours that of `schema`."""
+        for table in (f"{schema}.{kind.table}", "temp.plain"):
+            connection.execute(sql.format(table), parameters)
 
     def check(self, connection, kind, *log):
         self.assertEqual(kind.show(connection, kind.table), kind.show(connection, "plain"), log)
@@ -97,6 +98,46 @@ class SavepointsTest(unittest.TestCase):
         self.assertEqual(harness.value(connection, "SELECT value = default_value FROM temp.lm_settings WHERE key = 'max_tokens'"), 1)
         with self.assertRaisesRegex(sqlite3.Error, r"threads must be an integer from 0 to \d+, got 2\.0"):
             connection.execute("UPDATE temp.lm_settings SET value = 2.0 WHERE key = 'threads'")
+
+    def test_temp_and_main_in_one_transaction(self):
+        """Both are the connection's one table."""
+        for first, second in (("temp", "main"), ("main", "temp")):
+            connection = self.connect()
+            connection.execute("BEGIN")
+            connection.execute(f"INSERT INTO {first}.lm_settings VALUES ('seed', 7)")
+            connection.execute("SAVEPOINT a")
+            connection.execute(f"INSERT INTO {second}.lm_settings VALUES ('top_k', 9)")
+            connection.execute(f"INSERT INTO {first}.lm_settings VALUES ('min_p', 0.5)")
+            connection.execute("ROLLBACK TO a")
+            self.assertEqual(Settings().show(connection, "lm_settings"), {"seed": 7})
+            connection.execute("ROLLBACK")
+            self.assertEqual(Settings().show(connection, "lm_settings"), {})
+            connection.close()
+
+    def test_loaded_within_a_transaction(self):
+        """SQLite does not tell the tables of its beginning then, nor of savepoints that are open."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "loaded.db")
+            writer = sqlite3.connect(path)
+            writer.execute("CREATE TABLE content(x)")
+            writer.close()
+            for sqls in (("BEGIN", "load", "write", "ROLLBACK"), ("BEGIN", "load", "SAVEPOINT a", "write", "ROLLBACK TO a"),
+                         ("BEGIN", "SAVEPOINT a", "load", "write", "ROLLBACK TO a"), ("SAVEPOINT a", "load", "write", "ROLLBACK TO a"),
+                         ("BEGIN", "SAVEPOINT a", "SAVEPOINT b", "load", "write", "RELEASE b", "write", "ROLLBACK TO a", "write", "ROLLBACK")):
+                with self.subTest(sqls):
+                    connection = sqlite3.connect(path, isolation_level=None)
+                    connection.enable_load_extension(True)
+                    for sql in sqls:
+                        if sql == "load":
+                            connection.load_extension(harness.LM0)
+                        elif sql == "write":
+                            connection.execute("INSERT OR REPLACE INTO temp.lm_settings VALUES ('max_tokens', 3)")
+                            connection.execute("INSERT OR REPLACE INTO temp.lm_models(name, path) VALUES ('m', ?)", (harness.MODEL,))
+                        else:
+                            connection.execute(sql)
+                    self.assertEqual(Settings().show(connection, "lm_settings"), {})
+                    self.assertEqual(harness.value(connection, "SELECT count(*) FROM temp.lm_models WHERE name = 'm'"), 0)
+                    connection.close()
 
     def test_examples(self):
         connection = self.connect()
@@ -150,9 +191,9 @@ class SavepointsTest(unittest.TestCase):
                         log.append(str(error))
                 elif sql.startswith("INSERT") and kind.failing in sql:
                     with self.assertRaises(sqlite3.Error):
-                        connection.execute(sql.format(f"temp.{kind.table}"))
+                        connection.execute(sql.format(f"{choose.choice(('temp', 'main'))}.{kind.table}"))
                 else:
-                    self.both(connection, kind, sql, *parameters)
+                    self.both(connection, kind, sql, *parameters, schema=choose.choice(("temp", "temp", "main")))
                 self.check(connection, kind, seed, log)
             connection.close()
 
