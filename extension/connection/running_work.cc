@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/utf8.h"
 #include "engine/runtime/fork_guard.h"
+#include "extension/host/statement.h"
 
 namespace lm {
 namespace {
@@ -19,10 +20,9 @@ constexpr absl::Duration kPoll = absl::Milliseconds(1);
 constexpr absl::Duration kIdlePoll = absl::Microseconds(20);  // a row may take no longer
 constexpr size_t kMostSqlBytes = 64 << 10;
 
-// Whether a thread is within SQLite for the connection; true where the host has SQLite take no
-// locks. Between two rows of a statement it is not: that ends when it is stepped next, and an
-// interrupt would end whatever else the connection begins until then.
-bool IsExecuting(sqlite3* db) {
+// Whether a thread is within SQLite for the connection, for any statement; true where the host has
+// SQLite take no locks.
+bool AnythingIsExecuted(sqlite3* db) {
   sqlite3_mutex* const mutex = sqlite3_db_mutex(db);
   if (mutex == nullptr) return true;
   if (sqlite3_mutex_try(mutex) != SQLITE_OK) return true;
@@ -75,21 +75,18 @@ class WorkList {
   }
 
   // Whether there is nothing left to do for its end. With `insist` its connection is interrupted,
-  // if anything is executed there.
-  bool Cancel(int64_t id, const WorkOwner& canceller, bool insist) {
+  // if it is executed there.
+  bool Cancel(int64_t id, const WorkOwner& canceller, RunningWork::Watch& watch, bool insist) {
     absl::MutexLock lock(&mutex_);
     const auto found = works_.find(id);
     if (found == works_.end() || found->second->owner_.salt != canceller.salt) return true;
     RunningWork& work = *found->second;
-    {
-      absl::MutexLock work_lock(&work.mutex_);
-      if (!work.cancelled_) work.cancelled_by_ = NameOf(canceller);
-      work.cancelled_ = true;
-      if (work.responded_) return true;
-    }
+    absl::MutexLock work_lock(&work.mutex_);  // so that a call does not end meanwhile
+    if (!work.cancelled_) work.cancelled_by_ = NameOf(canceller);
+    work.cancelled_ = true;
     // A statement of the canceller's own connection goes on, and ends, when this one is over.
-    if (work.owner_.db == canceller.db) return true;
-    if (!insist || !IsExecuting(work.owner_.db)) return false;
+    if (work.responded_ || work.owner_.db == canceller.db) return true;
+    if (!insist || !work.IsExecuted(watch)) return false;
     sqlite3_interrupt(work.owner_.db);  // open, since the work is here
     return true;
   }
@@ -123,7 +120,7 @@ absl::string_view WorkKindName(WorkKind kind) {
 }
 
 RunningWork::RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text,
-                         WorkSpan span)
+                         WorkSpan span, sqlite3_stmt* statement)
     : list_(list),
       owner_(std::move(owner)),
       sql_(kind == WorkKind::kLoad
@@ -131,17 +128,19 @@ RunningWork::RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::st
                : text.substr(0, ValidUtf8Prefix(absl::string_view(text).substr(0, kMostSqlBytes)))),
       span_(std::move(span)),
       kind_(kind),
-      name_(kind == WorkKind::kLoad ? std::move(text) : "") {}
+      name_(kind == WorkKind::kLoad ? std::move(text) : ""),
+      statement_(statement),
+      calls_(kind == WorkKind::kLoad ? 1 : 0) {}  // a load is over when its call is
 
 std::shared_ptr<RunningWork> RunningWork::Begin(WorkKind kind, WorkOwner owner, std::string text,
-                                                const WorkSpan& span) {
+                                                const WorkSpan& span, sqlite3_stmt* statement) {
   WorkSpan own = span;
   if (own.spending == nullptr) {
     own = {.began = absl::Now(), .spending = std::make_shared<Spending>()};
   }
   WorkList& list = WorkList::Instance();
   std::shared_ptr<RunningWork> work(
-      new RunningWork(&list, kind, std::move(owner), std::move(text), std::move(own)));
+      new RunningWork(&list, kind, std::move(owner), std::move(text), std::move(own), statement));
   list.Add(work.get());
   return work;
 }
@@ -156,11 +155,43 @@ std::vector<WorkInfo> RunningWork::All(absl::string_view salt) {
 
 void RunningWork::Cancel(int64_t id, const WorkOwner& canceller) {
   WorkList& list = WorkList::Instance();
+  Watch watch;
   const absl::Time until = absl::Now() + kMostWait;
   for (absl::Time now = absl::Now(); now < until + kMostIdle; now = absl::Now()) {
-    if (list.Cancel(id, canceller, /*insist=*/now >= until)) return;
+    if (list.Cancel(id, canceller, watch, /*insist=*/now >= until)) return;
     absl::SleepFor(now >= until ? kIdlePoll : kPoll);
   }
+}
+
+// Whether it is this work that is executed on its connection, by all that can be seen from another
+// thread, which cannot list the statements there.
+bool RunningWork::IsExecuted(Watch& watch) const {
+  if (calls_ > 0) return true;
+  if (statement_ == nullptr) return false;
+  const bool executing = AnythingIsExecuted(owner_.db);
+  const int step = StepOf(statement_);
+  if (step == step_) return true;  // the step that it has called us from is not over
+  // Its host has stepped it again since we looked last, and has nothing that an interrupt of
+  // another statement would undo: no transaction, and no writing beside it.
+  const bool stepped = watch.step.has_value() && *watch.step != step;
+  const int changes = sqlite3_total_changes(owner_.db);
+  watch = {.step = step, .changes = watch.changes.value_or(changes)};
+  return executing && stepped && changes == watch.changes && sqlite3_get_autocommit(owner_.db) != 0;
+}
+
+void RunningWork::EnterCall() {
+  absl::MutexLock lock(&mutex_);
+  ++calls_;
+}
+
+void RunningWork::LeaveCall() {
+  absl::MutexLock lock(&mutex_);
+  if (--calls_ == 0 && statement_ != nullptr) step_ = StepOf(statement_);
+}
+
+void RunningWork::DoubtStatement() {
+  absl::MutexLock lock(&mutex_);
+  statement_ = nullptr;
 }
 
 absl::Status RunningWork::CancelledStatus() {

@@ -76,9 +76,11 @@ class WorkList;  // of all in the process
 // Thread-safe. REQUIRES: destroyed while its owner's connection is still open.
 class RunningWork {
  public:
-  // `span` is that of an earlier record of the same statement, if there was one.
+  // `span` is that of an earlier record of the same statement, if there was one; `statement` the
+  // one that it is of, where there is no doubt, so that it outlives the record.
   static std::shared_ptr<RunningWork> Begin(WorkKind kind, WorkOwner owner, std::string text,
-                                            const WorkSpan& span = {});
+                                            const WorkSpan& span = {},
+                                            sqlite3_stmt* statement = nullptr);
   ~RunningWork();
   RunningWork(const RunningWork&) = delete;
   RunningWork& operator=(const RunningWork&) = delete;
@@ -87,7 +89,8 @@ class RunningWork {
   static std::vector<WorkInfo> All(absl::string_view salt);
   // Ends the work of that number in this process, if it is one of `canceller`'s salt: it is asked
   // to, and where that takes it longer than a moment (it may be deep in SQLite), its connection is
-  // interrupted. Between two rows it is not: then it ends at its next call of ours.
+  // interrupted, but only while it is this work that is executed there: an interrupt ends all that
+  // the connection has begun, and a transaction with it. Else it ends at its next call of ours.
   static void Cancel(int64_t id, const WorkOwner& canceller);
 
   const std::atomic<bool>& cancelled() const { return cancelled_; }
@@ -96,6 +99,12 @@ class RunningWork {
   absl::Status CancelledStatus();
   // Ends this, too, as cancelled by the connection that has cancelled `part`, which it waits for.
   void CancelWith(const RunningWork& part);
+
+  // A thread is within a call of ours for it. May nest.
+  void EnterCall();
+  void LeaveCall();
+  // It turns out not to be certain whose record it is.
+  void DoubtStatement();
 
   // What it waits for, a literal; nullptr: nothing of ours.
   void set_waiting_for(const char* what) { waiting_for_ = what; }
@@ -121,8 +130,17 @@ class RunningWork {
  private:
   friend class WorkList;
 
-  RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text, WorkSpan span);
+  // What a canceller saw when it last looked.
+  struct Watch {
+    std::optional<int> step;
+    std::optional<int> changes;  // when it looked first
+  };
+
+  RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text, WorkSpan span,
+              sqlite3_stmt* statement);
   WorkInfo Info() const;
+  bool IsExecuted(Watch& watch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   WorkList* const list_;
   const WorkOwner owner_;
   const std::string sql_;
@@ -139,6 +157,9 @@ class RunningWork {
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;
   std::string cancelled_by_ ABSL_GUARDED_BY(mutex_);
   bool responded_ ABSL_GUARDED_BY(mutex_) = false;
+  sqlite3_stmt* statement_ ABSL_GUARDED_BY(mutex_);  // null: not known for certain
+  int calls_ ABSL_GUARDED_BY(mutex_);                // that a thread is within
+  int step_ ABSL_GUARDED_BY(mutex_) = 0;             // StepOf(statement_) in the last call
 };
 
 // Says what a work waits for, as long as it lives.

@@ -25,12 +25,6 @@ bool Names(absl::string_view sql, absl::string_view function) {
 // Those that we prepare ourselves say so.
 bool IsOurs(absl::string_view sql) { return absl::StrContains(sql, "/* sqlite-lm: "); }
 
-// Its instructions are counted when sqlite3_step() returns: the same throughout one call of that,
-// in which all triggers of a statement fire.
-int StepOf(sqlite3_stmt* statement) {
-  return statement != nullptr ? sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0) : 0;
-}
-
 // How often it, or the program of a trigger, has begun.
 int RunOf(sqlite3_stmt* statement) {
   return statement != nullptr ? sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) : 0;
@@ -52,6 +46,7 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
     return known.work.expired() && !known.FiresOn(candidates);
   });
   std::erase_if(candidates, [](sqlite3_stmt* s) { return IsOurs(sqlite3_sql(s)); });
+  const bool certain = candidates.size() == 1;
   // In the text, unless it is a view that calls.
   auto named = std::stable_partition(
       candidates.begin(), candidates.end(),
@@ -70,15 +65,20 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
     work = known != known_.end() ? known->work.lock() : nullptr;
     if (work == nullptr) break;
   }
-  if (work != nullptr) return work;
+  if (work != nullptr) {
+    if (!certain) work->DoubtStatement();
+    return work;
+  }
   WorkOwner owner = connection.work_owner();
   ShowToOtherProcesses(owner.salt);
   if (known == known_.end()) {
-    known = known_.insert(known_.end(), Known{statement, StepOf(statement)});
+    known =
+        known_.insert(known_.end(), Known{statement, statement != nullptr ? StepOf(statement) : 0});
     if (statement != nullptr) known->sql = sqlite3_sql(statement);
   }
   work = RunningWork::Begin(WorkKind::kStatement, std::move(owner),
-                            statement != nullptr ? sqlite3_sql(statement) : "", known->span);
+                            statement != nullptr ? sqlite3_sql(statement) : "", known->span,
+                            certain ? statement : nullptr);
   known->work = work;
   known->run = RunOf(statement);
   known->span = work->span();
@@ -97,10 +97,14 @@ StatementCall::StatementCall(Connection& connection, absl::string_view function,
   innermost.set(this);
 }
 
-StatementCall::~StatementCall() { innermost.set(outer_); }
+StatementCall::~StatementCall() {
+  innermost.set(outer_);
+  if (work_ != nullptr) work_->LeaveCall();
+}
 
 void StatementCall::Attach(std::shared_ptr<RunningWork> work) {
   work_ = std::move(work);
+  work_->EnterCall();
   flag_.emplace(&work_->cancelled());
 }
 

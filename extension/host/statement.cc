@@ -200,4 +200,8 @@ std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db) {
   return busy;
 }
 
+int StepOf(sqlite3_stmt* statement) {
+  return sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0);
+}
+
 }  // namespace lm

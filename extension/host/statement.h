@@ -113,6 +113,10 @@ inline constexpr absl::string_view kOfNoCaller = "/* sqlite-lm: no caller */ ";
 // REQUIRES: called on the thread that uses the connection.
 std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db);
 
+// How many instructions it had executed when sqlite3_step() last returned: the same throughout one
+// call of that, in which all triggers of a statement fire. Of any thread, as long as it is there.
+int StepOf(sqlite3_stmt* statement);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_HOST_STATEMENT_H_

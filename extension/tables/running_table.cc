@@ -31,11 +31,13 @@
 // The rows are those of connections to the same database, or with the same `salt` (lm_settings), as
 // in lm_stats. DELETE ends the work: within 50 ms the statement fails with "cancelled by connection
 // N", and a transaction that it is part of goes on; only where the statement is deep in SQLite's
-// own work its connection is interrupted, as sqlite3_interrupt() does. A statement that its host
-// has not stepped on for 0.25 s, between two rows, ends when it calls something of ours again. What
-// is remembered, and what a job has committed, stays. DELETE neither waits for the end nor fails
-// where there is nothing left to end; and a statement of the same connection ends when it is
-// stepped next.
+// own work its connection is interrupted, as sqlite3_interrupt() does: with what else it has begun.
+// Not while another statement is executed there: one that is between two rows, or that cannot be
+// told from others of its connection, ends when it calls something of ours again. (One whose rows
+// call nothing of ours any more is interrupted where its host goes on with it within 0.25 s, writes
+// nothing meanwhile, and has no transaction open.) What is remembered, and what a job has
+// committed, stays. DELETE neither waits for the end nor fails where there is nothing left to end;
+// and a statement of the same connection ends when it is stepped next.
 //
 // Other processes are asked through sockets, which they have in a directory of the user's
 // ($XDG_RUNTIME_DIR/sqlite-lm or /tmp/sqlite-lm-<user>, and both are looked into; the variable

@@ -3,8 +3,16 @@
 -- For a second connection to look at while a first one is at work: in a second shell, say, on the same file.
 --   SELECT id, sql, done, failed, foreseen, tokens_per_second, eta_seconds, waiting_for FROM lm_running;
 --   DELETE FROM lm_running WHERE id = 7;          -- ends that statement, within 50 ms (between two rows: when it goes on)
+-- Its transaction goes on. Only a statement that is deep in SQLite's own work is interrupted, as by sqlite3_interrupt(): with it ends what
+-- else its connection has under way, and SQLite takes back a transaction that it writes in. While another statement of its connection is at
+-- work it is not: one that is between two rows, or cannot be told from others, ends when it calls something of ours again.
 -- In Python:
---   worker, watcher = connect("notes.db"), connect("notes.db")        # both have loaded lm0
+--   def connect():
+--       connection = sqlite3.connect("notes.db", isolation_level=None, check_same_thread=False)
+--       connection.enable_load_extension(True)
+--       connection.load_extension("./lm0")
+--       return connection
+--   worker, watcher = connect(), connect()
 --   threading.Thread(target=worker.execute, args=("UPDATE notes SET y = generate(body)",)).start()
 --   watcher.execute("SELECT sql, done, tokens_per_second FROM lm_running").fetchall()
 --   watcher.execute("DELETE FROM lm_running")

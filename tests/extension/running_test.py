@@ -238,6 +238,47 @@ class RunningTest(RunningCase):
         one.execute("COMMIT")
         self.assertEqual(one.execute("SELECT count(*) FROM kept").fetchone(), (1,))
 
+    def test_another_statement_of_its_connection_goes_on(self):
+        """Which is executed, for long, while the one that is ended is between two rows."""
+        self.worker.execute("CREATE TABLE kept(x)")
+        rows = self.worker.execute("SELECT generate(body) FROM notes")
+        rows.fetchone()
+        for begin, end in (("BEGIN", "COMMIT"), ("SELECT 1", "SELECT 1")):
+            self.worker.execute(begin)
+            self.worker.execute("INSERT INTO kept VALUES ('before')")
+            other = Statement(self.worker, "INSERT INTO kept WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000000) "
+                              "SELECT count(*) FROM n")
+            time.sleep(0.1)
+            self.watcher.execute("DELETE FROM lm_running")
+            self.assertTrue(other.is_alive())
+            other.join()
+            self.assertIsNone(other.error)
+            self.worker.execute(end)
+        self.assertEqual(harness.value(self.watcher, "SELECT count(*) FROM kept"), 4)
+        with self.assertRaisesRegex(sqlite3.OperationalError, "cancelled by connection"):
+            rows.fetchall()
+
+    def test_the_pages_example(self):
+        page = (pathlib.Path(__file__).resolve().parents[2] / "sql/reference/lm_running.sql").read_text()
+        example = page.split("-- In Python:\n")[1].split("-- Of other processes")[0]
+        lines = [line.removeprefix("--   ").split("  #")[0] for line in example.splitlines()]
+        names = {"sqlite3": sqlite3, "threading": threading}
+        errors = []
+        threading.excepthook, hook = lambda args: errors.append(args.exc_value), threading.excepthook
+        self.addCleanup(setattr, threading, "excepthook", hook)
+        self.worker.execute("ALTER TABLE notes ADD COLUMN y")
+        os.environ["LM_MODEL"], model = self.model, os.environ["LM_MODEL"]
+        self.addCleanup(os.environ.__setitem__, "LM_MODEL", model)
+        text = "\n".join(lines).replace('"notes.db"', repr(self.path)).replace('"./lm0"', repr(harness.LM0))
+        before, read, end = text.partition("watcher.execute")
+        exec(before, names)
+        self.running("done > 0")
+        exec(read + end, names)
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join()
+        self.assertRegex(str(errors), "cancelled by connection")
+
     def test_a_reader_that_pauses_between_rows_is_ended_too(self):
         """What is left of the statement is SQLite's alone."""
         rows = self.worker.execute(
