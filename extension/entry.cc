@@ -96,9 +96,10 @@ int RegisterAll(sqlite3* db) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
-  const absl::StatusOr<bool> in_temp = CreateInTemp(
-      db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit", "lm_examples",
-           "lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
+  connection->set_tables_of_temp({"lm_batch_export", "lm_batch_import", "lm_batch_poll",
+                                  "lm_batch_submit", "lm_examples", "lm_memo", "lm_models",
+                                  "lm_run", "lm_running", "lm_settings"});
+  const absl::StatusOr<bool> in_temp = CreateInTemp(*connection);
   return in_temp.ok() ? SQLITE_OK : sqlite3_errcode(db);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -31,6 +32,7 @@ class SnapshotCursor : public VirtualCursor {
 
   absl::Status Begin(int, const char* used, sqlite3_value**) override {
     uint64_t columns = ~uint64_t{0};
+    RETURN_IF_ERROR(table_.BeforeScan());
     if (used != nullptr && !absl::SimpleAtoi(used, &columns)) columns = ~uint64_t{0};
     ASSIGN_OR_RETURN(pages_, table_.Scan(columns));
     return Turn();
@@ -140,6 +142,24 @@ absl::Status Write(WritableTable& table, absl::Span<sqlite3_value*> args, sqlite
   return absl::OkStatus();
 }
 
+// Whether what runs is one statement on the table and no other, which has opened all that it reads:
+// SQLite aborts one that opens a table once the schema of temp has changed meanwhile.
+bool RunsAlone(sqlite3* db, absl::string_view table) {
+  const std::vector<sqlite3_stmt*> busy = BusyStatements(db);
+  if (busy.size() != 1) return false;
+  const std::vector<SqlToken> tokens = SqlTokens(sqlite3_sql(busy[0]));
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    if (tokens[i].Is("SELECT") || tokens[i].Is("IN") || tokens[i].Is("JOIN")) return false;
+  }
+  const size_t from = FindWord(tokens, 0, {"FROM"});
+  if (from == tokens.size()) return !tokens[0].Is("SELECT");
+  size_t name = from + 1;
+  if (name + 1 < tokens.size() && tokens[name + 1].Is(".")) name += 2;
+  return name < tokens.size() && tokens[name].Names(table) &&
+         std::none_of(tokens.begin() + name, tokens.end(),
+                      [](const SqlToken& token) { return token.depth == 0 && token.Is(","); });
+}
+
 // Of any database but temp. One that cannot be read now has no trigger under way.
 bool HasTriggerThatNames(sqlite3* db, absl::string_view table) {
   absl::StatusOr<Statement> databases =
@@ -194,6 +214,10 @@ struct TableWriting {
       absl::Status status = CheckWriter(Of(vtab));
       Saved(Of(vtab));
       if (status.ok()) status = Write(Of(vtab), absl::MakeSpan(args, num_args), rowid);
+      if (status.ok() && !Of(vtab).in_temp_ &&
+          RunsAlone(Of(vtab).connection().db(), Of(vtab).name())) {
+        status = CreateInTemp(Of(vtab).connection()).status();
+      }
       code = status.code();
       return status;
     });
@@ -351,10 +375,20 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
       });
 }
 
-absl::StatusOr<bool> CreateInTemp(sqlite3* db, std::initializer_list<const char*> names) {
+// Not within a transaction, which an interrupt would roll back with it.
+absl::Status WritableTable::BeforeScan() {
+  sqlite3* const db = connection().db();
+  if (in_temp_ || sqlite3_get_autocommit(db) == 0 || !RunsAlone(db, name())) {
+    return absl::OkStatus();
+  }
+  return CreateInTemp(connection()).status();
+}
+
+absl::StatusOr<bool> CreateInTemp(const Connection& connection) {
+  sqlite3* const db = connection.db();
   std::vector<const char*> missing;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(missing),
-               [db](const char* name) { return !IsInTemp(db, name); });
+  std::copy_if(connection.tables_of_temp().begin(), connection.tables_of_temp().end(),
+               std::back_inserter(missing), [db](const char* name) { return !IsInTemp(db, name); });
   if (missing.empty()) return false;
   const absl::StatusOr<bool> has_content = HasContent(db);
   if (EndsStatementAround(has_content.status())) return has_content;

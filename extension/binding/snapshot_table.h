@@ -6,7 +6,6 @@
 #define LM_EXTENSION_BINDING_SNAPSHOT_TABLE_H_
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,6 +50,8 @@ class SnapshotTable : public VirtualTable {
   // How many columns can be written: the first ones. A value for another column is refused by name.
   virtual int num_writable() const { return 0; }
 
+  virtual absl::Status BeforeScan() { return absl::OkStatus(); }
+
   absl::StatusOr<bool> BestIndex(sqlite3_index_info* info) final;
   std::unique_ptr<VirtualCursor> Open() final;
 };
@@ -81,6 +82,7 @@ class WritableTable : public SnapshotTable {
   virtual void Restore(const void* saved) = 0;
 
   bool resolves_conflicts() const final { return true; }
+  absl::Status BeforeScan() final;
 
  private:
   friend struct TableWriting;
@@ -107,14 +109,17 @@ int RegisterReadOnlyTable(const std::shared_ptr<Connection>& connection, const c
 int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory);
 
-// Creates temp.<name> of the module of that name, for each of them, if the main database has any
-// content: the first table, even one in temp, settles a new database's encoding, and that is for
-// its owner. There a table can be written whatever state the main database is in, read-only or
-// locked by another process. Where temp does not have it (the main database is new, or cannot be
-// read now, or a transaction is rolled back around this), the name temp.<name> leads to it all the
-// same, and only writing it needs a lock on the main database. True where one was made. Errors that
-// have to end the statement around (EndsStatementAround).
-absl::StatusOr<bool> CreateInTemp(sqlite3* db, std::initializer_list<const char*> names);
+// Creates temp.<name> of the module of that name, for each of Connection::tables_of_temp(), if the
+// main database has any content: the first table, even one in temp, settles a new database's
+// encoding, and that is for its owner. There a table can be written whatever state the main
+// database is in, read-only or locked by another process. Where temp does not have it (the main
+// database is new, or cannot be read now, or a transaction is rolled back around this), the name
+// temp.<name> leads to it all the same, and only writing it needs a lock on the main database. True
+// where one was made. Errors that have to end the statement around (EndsStatementAround).
+//
+// It is done when the extension is loaded. Where it could not be done then, a writable table does
+// it before it is scanned, and after a change, where a plain statement does that and no other runs.
+absl::StatusOr<bool> CreateInTemp(const Connection& connection);
 
 }  // namespace lm
 

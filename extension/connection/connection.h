@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -118,6 +119,10 @@ class Connection {
   // Registers these functions with `db`, a connection that has this one's models and settings.
   absl::Status RegisterPure(sqlite3* db) const;
 
+  // The tables that this connection is to have in temp (CreateInTemp of binding/snapshot_table.h).
+  void set_tables_of_temp(std::vector<const char*> names) { tables_of_temp_ = std::move(names); }
+  const std::vector<const char*>& tables_of_temp() const { return tables_of_temp_; }
+
   // Null until the room above puts its state there; goes with the connection.
   std::unique_ptr<ConnectionExtra>& extra() { return extra_; }
 
@@ -169,6 +174,7 @@ class Connection {
   RunningStatements running_;
   std::string note_;
   Registrar register_pure_ = nullptr;
+  std::vector<const char*> tables_of_temp_;
   std::unique_ptr<ConnectionExtra> extra_;
 };
 

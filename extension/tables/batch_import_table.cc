@@ -36,6 +36,7 @@
 #include "absl/status/status.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch_files/batch_import.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/binding/table_function.h"
 #include "extension/connection/own_options.h"
 #include "extension/host/ask_authorizer.h"
@@ -65,7 +66,7 @@ class BatchImportCursor : public TableCursor {
     RETURN_IF_ERROR(own.CheckNoOthers());
     ASSIGN_OR_RETURN(const std::optional<std::string> database, own.Text("database"));
     RETURN_IF_ERROR(CheckMayAttach(connection().db(), *path));
-    ASSIGN_OR_RETURN(const bool late, CreateJobFunctions(connection().db()));
+    ASSIGN_OR_RETURN(const bool late, CreateInTemp(connection()));
     absl::StatusOr<std::unique_ptr<BatchImport>> begun =
         BatchImport::Begin(connection(), job, database);
     RETURN_IF_ERROR(OnceMore(late, begun.status()));

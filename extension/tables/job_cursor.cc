@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/binding/snapshot_table.h"
 #include "extension/connection/statement_call.h"
 
 namespace lm {
@@ -22,11 +21,6 @@ absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArgum
         "it writes, which a SELECT given to another function or table may not");
   }
   return *std::move(name);
-}
-
-absl::StatusOr<bool> CreateJobFunctions(sqlite3* db) {
-  return CreateInTemp(
-      db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit", "lm_run"});
 }
 
 absl::Status OnceMore(bool late, const absl::Status& status) {

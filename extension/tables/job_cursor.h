@@ -17,16 +17,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/status_macros.h"
+#include "extension/binding/snapshot_table.h"
 #include "extension/binding/table_function.h"
 
 namespace lm {
 
 // The first argument, the name of a job. An error under lm_explain, for which nothing is written.
 absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArguments& args);
-
-// Puts such functions into temp (CreateInTemp), where a statement on them takes no lock on the main
-// database. True where one was not there.
-absl::StatusOr<bool> CreateJobFunctions(sqlite3* db);
 
 // An error that a function which was not there met: it may have been in its own way.
 absl::Status OnceMore(bool late, const absl::Status& status);
@@ -47,7 +44,7 @@ class JobCursor : public TableCursor {
     rowid_ = 0;
     ASSIGN_OR_RETURN(const std::string job, JobArgument(connection(), args));
     // Where temp has none of them yet, this is main's, which holds a read lock while it runs.
-    ASSIGN_OR_RETURN(const bool late, CreateJobFunctions(connection().db()));
+    ASSIGN_OR_RETURN(const bool late, CreateInTemp(connection()));
     absl::StatusOr<std::unique_ptr<Work>> work = Begin(job, args);
     RETURN_IF_ERROR(OnceMore(late, work.status()));
     work_ = *std::move(work);

@@ -49,7 +49,6 @@
 #include "extension/host/statement.h"
 #include "extension/jobs/job_options.h"
 #include "extension/jobs/job_schema.h"
-#include "extension/tables/job_cursor.h"
 #include "extension/tables/tables.h"
 
 namespace lm {
@@ -145,7 +144,7 @@ class JobsTable : public WritableTable {
     if (!inserted.ok() && constraint) return absl::AlreadyExistsError(inserted.message());
     RETURN_IF_ERROR(inserted);
     const int64_t rowid = sqlite3_changes(db) > 0 ? sqlite3_last_insert_rowid(db) : 0;
-    RETURN_IF_ERROR(CreateJobFunctions(db).status());
+    RETURN_IF_ERROR(CreateInTemp(connection()).status());
     return rowid;
   }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override {

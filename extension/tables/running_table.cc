@@ -76,10 +76,6 @@ class RunningTable : public WritableTable {
   int num_writable() const override { return 16; }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
-    // Without it in temp, DELETE would wait for whoever writes the database. Not within a
-    // transaction, which an interrupt would roll back with it.
-    sqlite3* const db = connection().db();
-    if (sqlite3_get_autocommit(db) != 0) RETURN_IF_ERROR(CreateInTemp(db, {"lm_running"}).status());
     std::vector<SnapshotRow> rows;
     const std::string salt = connection().Salt();
     auto add = [&rows](const WorkInfo& info) { rows.push_back({info.id, CellsOf(info)}); };

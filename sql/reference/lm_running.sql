@@ -17,6 +17,8 @@
 --   watcher.execute("SELECT sql, done, tokens_per_second FROM lm_running").fetchall()
 --   watcher.execute("DELETE FROM lm_running")
 -- Of other processes those of the same user are seen (their ids are larger).
+-- Where the file was new, without a table, when a connection loaded the extension, its DELETE may have to wait for who writes the file until it
+-- has read lm_running once, with a plain SELECT.
 --
 -- columns
 --   id                 for DELETE

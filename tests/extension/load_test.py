@@ -116,6 +116,78 @@ class LoadTest(unittest.TestCase):
             self.assertEqual(harness.value(locked, "SELECT value FROM temp.lm_settings WHERE key = 'max_tokens'"), 4)
             self.assertEqual(harness.value(locked, "SELECT count(*) FROM main.sqlite_schema"), 1)
 
+    def test_a_database_that_was_new_when_it_was_loaded(self):
+        """The tables are in temp once a plain statement has used one of them, and take no lock on the file then."""
+        ways = {"a change": "INSERT INTO temp.lm_models(name, path) VALUES ('m', 'm.gguf')",
+                "a change of none": "DELETE FROM lm_running", "a scan": "SELECT * FROM temp.lm_settings"}
+        tables = "SELECT count(*) FROM sqlite_temp_master WHERE name LIKE 'lm\\_%' ESCAPE '\\'"
+        for way, sql in ways.items():
+            with self.subTest(way), tempfile.TemporaryDirectory() as folder:
+                connection = harness.connect(f"{folder}/new.db", timeout=0)
+                self.assertEqual(harness.value(connection, tables), 0)
+                if way != "a change":
+                    connection.execute(sql.replace("m.gguf", harness.MODEL)).fetchall()
+                    if way == "a scan":
+                        self.assertEqual(harness.value(connection, tables), 0)  # its encoding is open
+                connection.execute("CREATE TABLE t(x)")
+                connection.execute(sql.replace("m.gguf", harness.MODEL)).fetchall()
+                self.assertEqual(harness.value(connection, tables), 10)
+                writer = sqlite3.connect(f"{folder}/new.db", isolation_level=None, timeout=0)
+                writer.execute("BEGIN IMMEDIATE")
+                for change in ("INSERT INTO temp.lm_settings VALUES ('max_tokens', 3)", "DELETE FROM lm_running", "DELETE FROM lm_memo",
+                               "INSERT INTO temp.lm_examples VALUES ('e', 'a', 'b')", "DELETE FROM temp.lm_models"):
+                    connection.execute(change)
+                writer.execute("COMMIT")
+                connection.execute("BEGIN")
+                connection.execute("INSERT INTO temp.lm_settings VALUES ('top_k', 3)")
+                writer.execute("INSERT INTO t VALUES (1)")
+                connection.execute("ROLLBACK")
+                self.assertEqual(connection.execute("SELECT key FROM temp.lm_settings WHERE source = 'lm_settings'").fetchall(), [("max_tokens",)])
+                writer.close()
+                connection.close()
+
+    def test_a_new_database_within_a_transaction(self):
+        """What is made with its first change is taken back with it."""
+        for end in ("ROLLBACK", "ROLLBACK TO a"):
+            connection = harness.connect()
+            for sql in ("CREATE TABLE t(x)", "BEGIN", "SAVEPOINT a", "INSERT INTO temp.lm_settings VALUES ('seed', 7)",
+                        "INSERT INTO temp.lm_settings VALUES ('top_k', 9)", "INSERT INTO main.lm_settings VALUES ('min_p', 0.5)", end):
+                connection.execute(sql)
+            changed = "SELECT key FROM temp.lm_settings WHERE source = 'lm_settings'"
+            self.assertEqual(connection.execute(changed).fetchall(), [])
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('seed', 8)")
+            self.assertEqual(connection.execute(changed).fetchall(), [("seed",)])
+            with self.assertRaisesRegex(sqlite3.OperationalError, "nonsense"):
+                connection.execute("INSERT INTO temp.lm_settings VALUES ('top_k', 9), ('nonsense', 1)")
+            self.assertEqual(connection.execute(changed).fetchall(), [("seed",)])
+            connection.close()
+
+    def test_a_new_databases_encoding_is_its_owners(self):
+        connection = harness.connect()
+        connection.execute("SELECT generate('a', NULL, '{\"max_tokens\":1}')").fetchall()
+        connection.execute("SELECT * FROM temp.lm_settings").fetchall()
+        connection.execute("PRAGMA encoding = 'UTF-16le'")
+        connection.execute("CREATE TABLE t(x)")
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('max_tokens', 3)")
+        self.assertEqual(harness.value(connection, "PRAGMA encoding"), "UTF-16le")
+        self.assertEqual(harness.value(connection, "SELECT value FROM temp.lm_settings WHERE key = 'max_tokens'"), 3)
+
+    def test_what_reads_on_is_not_aborted(self):
+        """As SQLite would, where temp changes meanwhile."""
+        reads = "SELECT x, (SELECT count(*) FROM t WHERE x > u.x), (SELECT count(*) FROM lm_running), (SELECT count(*) FROM temp.lm_settings) > 9 FROM t AS u"
+        for sql in ("SELECT * FROM lm_running", "DELETE FROM lm_running", "INSERT INTO temp.lm_settings VALUES ('seed', 7)", reads,
+                    "UPDATE temp.lm_settings SET value = 7 WHERE key = 'seed' AND 3 > (SELECT count(*) FROM t WHERE x = value)",
+                    "INSERT INTO temp.lm_settings SELECT column1, (SELECT count(*) + column2 FROM t) FROM (VALUES ('seed', 7), ('top_k', 8))"):
+            connection = harness.connect()
+            connection.execute("CREATE TABLE t(x)")
+            connection.execute("INSERT INTO t VALUES ('a'), ('b'), ('c')")
+            rows = connection.execute("SELECT x, iif(x = 'a', 0, (SELECT count(*) FROM t)) FROM t")
+            rows.fetchone()
+            connection.execute(sql).fetchall()
+            self.assertEqual(rows.fetchall(), [("b", 3), ("c", 3)])
+            connection.execute(sql.replace("7", "9")).fetchall()
+            connection.close()
+
     def test_a_process_that_ends_while_it_generates_ends_well(self):
         for _ in range(5):
             done = subprocess.run([sys.executable, "-c", BODY_OF_A_PROCESS, os.path.dirname(os.path.abspath(__file__))],
