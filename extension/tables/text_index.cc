@@ -13,8 +13,9 @@
 namespace lm {
 namespace {
 
-// Of a text that is searched for: those behind say little more.
-constexpr int64_t kMostWords = 512;
+// Of one query: bm25() compares each place of a word with all words of the query, and its score is
+// the sum of theirs.
+constexpr size_t kWordsOfQuery = 128;
 
 }  // namespace
 
@@ -42,15 +43,13 @@ absl::StatusOr<TextIndex> TextIndex::Create() {
   ASSIGN_OR_RETURN(
       index.words_,
       Statement::Prepare(opened,
-                         "SELECT group_concat('\"' || replace(term, '\"', '\"\"') || '\"', ' OR ') "
-                         "FROM (SELECT term FROM asked_words GROUP BY term ORDER BY min(offset) "
-                         "LIMIT ?)"));
+                         "SELECT '\"' || replace(term, '\"', '\"\"') || '\"' FROM asked_words "
+                         "GROUP BY term ORDER BY min(offset)"));
   ASSIGN_OR_RETURN(index.forget_,
                    Statement::Prepare(opened, "INSERT INTO asked(asked) VALUES ('delete-all')"));
-  ASSIGN_OR_RETURN(index.search_,
-                   Statement::Prepare(opened,
-                                      "SELECT rowid, -rank FROM texts WHERE texts MATCH ? "
-                                      "ORDER BY rank, rowid LIMIT ?"));
+  ASSIGN_OR_RETURN(
+      index.search_,
+      Statement::Prepare(opened, "SELECT rowid, -rank FROM texts WHERE texts MATCH ?"));
   return index;
 }
 
@@ -58,27 +57,40 @@ absl::Status TextIndex::Add(size_t number, absl::string_view text) {
   return add_.Bind(1, static_cast<int64_t>(number)).Bind(2, text).Run();
 }
 
-// "games" OR "of" OR "mazes": each of the words, once; empty where there are none.
-absl::StatusOr<std::string> TextIndex::QueryOf(absl::string_view text) {
+// "games" OR "of" OR "mazes": each of the words, once.
+absl::StatusOr<std::vector<std::string>> TextIndex::QueriesOf(absl::string_view text) {
   RETURN_IF_ERROR(ask_.Bind(1, text).Run());
-  ASSIGN_OR_RETURN(const bool row, words_.Bind(1, kMostWords).Step());
-  absl::StatusOr<std::string> query = row ? words_.Text(0) : "";
-  words_.Reset();
+  std::vector<std::string> queries;
+  for (size_t words = 0;; ++words) {
+    ASSIGN_OR_RETURN(const bool row, words_.Step());
+    if (!row) break;
+    ASSIGN_OR_RETURN(const std::string word, words_.Text(0));
+    const bool first = words % kWordsOfQuery == 0;
+    if (first) queries.emplace_back();
+    absl::StrAppend(&queries.back(), first ? "" : " OR ", word);
+  }
   RETURN_IF_ERROR(forget_.Run());
-  return query;
+  return queries;
 }
 
 absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text, size_t most) {
-  std::vector<FoundText> found;
-  ASSIGN_OR_RETURN(const std::string query, QueryOf(text));
-  if (query.empty()) return found;
-  search_.Bind(1, query).Bind(2, most == 0 ? int64_t{-1} : static_cast<int64_t>(most));
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, search_.Step());
-    if (!row) return found;
-    found.push_back(
-        {static_cast<size_t>(search_.Integer(0)), sqlite3_value_double(search_.Value(1))});
+  ASSIGN_OR_RETURN(const std::vector<std::string> queries, QueriesOf(text));
+  HashMap<size_t, double> scores;
+  for (const std::string& query : queries) {
+    search_.Bind(1, query);
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, search_.Step());
+      if (!row) break;
+      scores[static_cast<size_t>(search_.Integer(0))] += sqlite3_value_double(search_.Value(1));
+    }
   }
+  std::vector<FoundText> found;
+  for (const auto& [number, score] : scores) found.push_back({number, score});
+  std::sort(found.begin(), found.end(), [](const FoundText& a, const FoundText& b) {
+    return a.score != b.score ? a.score > b.score : a.number < b.number;
+  });
+  if (most > 0 && most < found.size()) found.resize(most);
+  return found;
 }
 
 }  // namespace lm

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,7 +37,7 @@ class TextIndex {
   absl::StatusOr<std::vector<FoundText>> Search(absl::string_view text, size_t most);
 
  private:
-  absl::StatusOr<std::string> QueryOf(absl::string_view text);
+  absl::StatusOr<std::vector<std::string>> QueriesOf(absl::string_view text);
 
   struct Closer {
     void operator()(sqlite3* db) const { sqlite3_close(db); }
