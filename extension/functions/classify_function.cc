@@ -21,7 +21,7 @@
 //                {instruction} Does the label "{label}" apply, which means: {description}? ...
 //              A description that ends with a question mark is the question. A label applies where
 //              p(yes) / (p(yes) + p(no)) is more than `threshold`
-//   threshold  of multi: 0.5 unless given, from 0 to 1
+//   threshold  of multi: 0.5 unless given, from 0 to 1; with 0 all apply
 //   scores     true: a JSON object from each label to its probability, of the same prompt, by the
 //              logits (extension/questions/label_scores.h): they sum to 1. With multi, the
 //              probability that it applies; those are independent of each other
@@ -127,7 +127,7 @@ absl::Status ClassifyEach(Call& call, const Classification& task, CallOptions op
   }
   Json applying = Json::MakeArray();
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (scores[i] > task.threshold) applying.Append(task.labels[i].name);
+    if (IsYes(scores[i], task.threshold)) applying.Append(task.labels[i].name);
   }
   ResultJson(call.context(), applying.Dump());
   return absl::OkStatus();

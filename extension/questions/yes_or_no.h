@@ -33,6 +33,11 @@ RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::stri
 // the share of yes among them.
 double ProbabilityOfYes(const Generation& answer, int32_t votes = 0);
 
+// Whether a yes so probable is one: more than `threshold`, and any where that is 0.
+inline bool IsYes(double probability, double threshold) {
+  return probability > threshold || threshold == 0;
+}
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_QUESTIONS_YES_OR_NO_H_

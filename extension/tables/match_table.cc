@@ -258,7 +258,7 @@ class MatchCursor : public TableCursor {
                                          answer.status.message()));
       }
       probability_ = ProbabilityOfYes(answer, options_->generation.vote);
-      if (probability_ > threshold_) return absl::OkStatus();
+      if (IsYes(probability_, threshold_)) return absl::OkStatus();
     }
   }
 
