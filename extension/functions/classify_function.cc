@@ -13,7 +13,8 @@
 // user's message. Labels that differ in their first token cost no decode step.
 //
 // With {"vote": 5} the answer is what most of five answers say, at a temperature of 1 unless the
-// options name another; a tie is the row's failure (on_error).
+// options name another; a tie is the row's failure (on_error). With multi each label has its votes,
+// and half of them a tie unless there is a `threshold`.
 //
 // Options of its own:
 //   multi      true: all labels that apply, as a JSON array in the order of `labels`. Each is asked
@@ -38,6 +39,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
@@ -59,6 +61,7 @@ struct Classification {
   bool multi = false;
   bool scores = false;
   double threshold = 0.5;
+  bool ties_fail = true;
 };
 
 absl::StatusOr<Classification> ReadClassification(const Call& call, const OwnOptions& own) {
@@ -72,6 +75,7 @@ absl::StatusOr<Classification> ReadClassification(const Call& call, const OwnOpt
   ASSIGN_OR_RETURN(task.multi, own.Bool("multi", false));
   ASSIGN_OR_RETURN(task.scores, own.Bool("scores", false));
   ASSIGN_OR_RETURN(task.threshold, own.Number("threshold", 0.5, 0, 1));
+  task.ties_fail = !own.Has("threshold") && !task.scores;
   if (own.Has("escalate") && (task.multi || task.scores)) {
     return absl::InvalidArgumentError("escalate is for one label: neither with multi nor scores");
   }
@@ -104,6 +108,11 @@ void ResultScores(Call& call, const std::vector<Label>& labels, const std::vecto
   ResultJson(call.context(), object.Dump());
 }
 
+absl::Status OfLabel(const Label& label, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("label '", label.name, "': ", status.message()));
+}
+
 absl::Status ClassifyEach(Call& call, const Classification& task, CallOptions options) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> asked,
                    Constrained(std::move(options), YesOrNo()));
@@ -114,11 +123,14 @@ absl::Status ClassifyEach(Call& call, const Classification& task, CallOptions op
         AwaitRow(call, AskYesOrNo(call.Text(0, "text"), LabelQuestion(task.instruction, label),
                                   asked, ClassifyWords(task.instruction, task.labels))));
     if (!pending.has_value()) continue;  // a shadow asks about all labels
-    const RowAnswer& answer = pending->answer();
-    if (!answer.generation.status.ok()) {
-      return ResultAnswer(call.context(), answer, pending->on_error());
+    const int32_t votes = asked->generation.vote;
+    RowAnswer answer = pending->answer();
+    absl::Status& status = answer.generation.status;
+    if (status.ok() && task.ties_fail) {
+      status = OfLabel(label, CheckNoTie(answer.generation, votes));
     }
-    scores.push_back(ProbabilityOfYes(answer.generation, asked->generation.vote));
+    if (!status.ok()) return ResultAnswer(call.context(), answer, pending->on_error());
+    scores.push_back(ProbabilityOfYes(answer.generation, votes));
   }
   if (scores.size() < task.labels.size()) return absl::OkStatus();
   if (task.scores) {

@@ -42,8 +42,8 @@
 namespace lm {
 namespace {
 
-// Asks what the caller has asked, in the words of `question`, and hands the probability of a yes,
-// and of how many votes (0: none), to `result`, which may find that it is no answer.
+// Asks what the caller has asked, in the words of `question`, and hands what the model says, and
+// how many votes that is (0: none), to `result`, which may find that it is no answer.
 template <typename Result>
 absl::Status Judge(Call& call, const std::string& asked, const std::string& question,
                    bool takes_escalate, Result result) {
@@ -60,9 +60,7 @@ absl::Status Judge(Call& call, const std::string& asked, const std::string& ques
   if (!pending.has_value()) return absl::OkStatus();
   absl::Status status = pending->answer().generation.status;
   if (status.ok()) {
-    const Generation& answer = pending->answer().generation;
-    const int32_t votes = answer.first_choices.empty() ? 0 : options->generation.vote;
-    status = result(ProbabilityOfYes(answer, votes), votes);
+    status = result(pending->answer().generation, options->generation.vote);
     if (status.ok()) return status;
   }
   RowAnswer failed = pending->answer();
@@ -74,12 +72,9 @@ absl::Status If(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string question, NeededText(call, 1, "question"));
   return Judge(call, question, absl::StrCat(question, " Answer yes or no."),
-               /*takes_escalate=*/true, [&call](double yes, int32_t votes) {
-                 if (votes > 0 && yes == 0.5) {
-                   return absl::FailedPreconditionError(
-                       absl::StrCat("a tie: half of ", votes, " votes are a yes"));
-                 }
-                 sqlite3_result_int(call.context(), yes > 0.5);
+               /*takes_escalate=*/true, [&call](const Generation& answer, int32_t votes) {
+                 RETURN_IF_ERROR(CheckNoTie(answer, votes));
+                 sqlite3_result_int(call.context(), ProbabilityOfYes(answer, votes) > 0.5);
                  return absl::OkStatus();
                });
 }
@@ -88,8 +83,8 @@ absl::Status Score(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string criterion, NeededText(call, 1, "criterion"));
   return Judge(call, criterion, absl::StrCat("Yes or no: ", criterion), /*takes_escalate=*/false,
-               [&call](double yes, int32_t) {
-                 sqlite3_result_double(call.context(), yes);
+               [&call](const Generation& answer, int32_t votes) {
+                 sqlite3_result_double(call.context(), ProbabilityOfYes(answer, votes));
                  return absl::OkStatus();
                });
 }

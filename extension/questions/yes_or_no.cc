@@ -27,8 +27,15 @@ double ProbabilityOfYes(const Generation& answer, int32_t votes) {
     const char first = choice.text[0];
     (first == 'y' || first == 'Y' ? yes : no) += std::exp(double{choice.logprob});
   }
-  const double share = yes + no > 0 ? yes / (yes + no) : 0.5;
+  if (yes + no == 0) return 0.5;
+  const double share = yes / (yes + no);
   return votes > 0 ? std::round(share * votes) / votes : share;  // it came as a logarithm
+}
+
+absl::Status CheckNoTie(const Generation& answer, int32_t votes) {
+  const bool told = votes > 0 && !answer.first_choices.empty();
+  if (!told || ProbabilityOfYes(answer, votes) != 0.5) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("a tie: half of ", votes, " votes are a yes"));
 }
 
 }  // namespace lm

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "extension/batch/row_prompt.h"
@@ -30,8 +31,11 @@ RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::stri
                      std::optional<std::string> asked = {});
 
 // p(yes) / (p(yes) + p(no)), over all tokens that begin one of the words. With `votes` (0: none),
-// the share of yes among them.
+// the share of yes among them. 0.5 where nothing is told, as in lm_explain.
 double ProbabilityOfYes(const Generation& answer, int32_t votes = 0);
+
+// FailedPrecondition where half of the votes (0: none) are a yes.
+absl::Status CheckNoTie(const Generation& answer, int32_t votes);
 
 // Whether a yes so probable is one: more than `threshold`, and any where that is 0.
 inline bool IsYes(double probability, double threshold) {

@@ -23,7 +23,7 @@
 // Other options are those of lm_embed (`pooling`, `task`, `dimensions`), which choose the
 // candidates, and of lm_if. `embed_model` names another model for the candidates. NULLs match
 // nothing. A text or a pair that fails ends the statement; with another on_error it matches
-// nothing.
+// nothing. So does a pair of which half the votes are a yes, unless there is a `threshold`.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -87,6 +87,7 @@ class MatchCursor : public TableCursor {
         OwnOptions::TakeOfCall(json, {"threshold", "candidates", "blocking", "embed_model",
                                       "pooling", "task", "dimensions"}));
     ASSIGN_OR_RETURN(threshold_, own.Number("threshold", 0.5, 0, 1));
+    ties_fail_ = !own.Has("threshold");
     ASSIGN_OR_RETURN(most_candidates_, own.Integer("candidates", 5, 0, INT32_MAX));
     ASSIGN_OR_RETURN(const std::optional<std::string> embed_model, own.Text("embed_model"));
     ASSIGN_OR_RETURN(const std::optional<std::string> blocking, own.Text("blocking"));
@@ -250,14 +251,16 @@ class MatchCursor : public TableCursor {
       if (pairs_.empty()) return absl::OkStatus();
       RETURN_IF_ERROR(queue_->AwaitFront(connection().db()));
       const Generation& answer = queue_->front().generation;
-      if (!answer.status.ok()) {
+      const int32_t votes = options_->generation.vote;
+      absl::Status status = answer.status;
+      if (status.ok() && ties_fail_) status = CheckNoTie(answer, votes);
+      if (!status.ok()) {
         if (options_->generation.on_error != OnError::kError) continue;
         const Pair& pair = pairs_.front();
-        return absl::Status(answer.status.code(),
-                            absl::StrCat("rows ", pair.left + 1, " and ", pair.right + 1, ": ",
-                                         answer.status.message()));
+        return absl::Status(status.code(), absl::StrCat("rows ", pair.left + 1, " and ",
+                                                        pair.right + 1, ": ", status.message()));
       }
-      probability_ = ProbabilityOfYes(answer, options_->generation.vote);
+      probability_ = ProbabilityOfYes(answer, votes);
       if (IsYes(probability_, threshold_)) return absl::OkStatus();
     }
   }
@@ -266,6 +269,7 @@ class MatchCursor : public TableCursor {
   std::string asked_;
   std::string question_;  // the same in our words
   double threshold_ = 0.5;
+  bool ties_fail_ = true;  // half of the votes
   int64_t most_candidates_ = 0;
   std::vector<EmbeddedRow> left_;
   std::vector<EmbeddedRow> right_;

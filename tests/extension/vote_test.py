@@ -51,6 +51,16 @@ class VoteTest(RemoteCase):
         self.assertEqual(harness.value(db, tie % ',\"on_error\":\"null\"'), None)
         self.assertEqual(harness.value(db, "SELECT lm_score('x', 'y', '{\"vote\":4}')"), 0.5)
         self.fails(db, "SELECT lm_classify('x', '[\"no\",\"yes\"]', NULL, '{\"vote\":4}')", "a tie: 'no' and 'yes' have 2 of 4 votes each")
+        multi = "SELECT lm_classify('x', '[\"a\",\"b\"]', NULL, '{\"multi\":true,\"vote\":4%s}')"
+        self.fails(db, multi % "", "lm_classify: label 'a': a tie: half of 4 votes are a yes")
+        self.assertEqual(harness.value(db, multi % ',\"on_error\":\"null\"'), None)
+        self.assertEqual(harness.value(db, multi % ',\"threshold\":0.5'), "[]")
+        self.assertEqual(json.loads(harness.value(db, multi % ',\"scores\":true')), {"a": 0.5, "b": 0.5})
+        match = "SELECT count(*), max(probability) FROM lm_match('SELECT 1, ''a b''', 'SELECT 2, ''b c''', 'q?', '{\"blocking\":\"fts5\",\"vote\":4%s}')"
+        self.fails(db, match % "", "lm_match: rows 1 and 1: a tie: half of 4 votes are a yes")
+        self.assertEqual(db.execute(match % ',\"on_error\":\"null\"').fetchone(), (0, None))
+        self.assertEqual(db.execute(match % ',\"threshold\":0.5').fetchone(), (0, None))
+        self.assertEqual(db.execute(match % ',\"threshold\":0.4').fetchone(), (1, 0.5))
 
     def test_the_memo_knows_votes_from_probabilities(self):
         server = self.voting(["yes", "yes", "no"], first=[("Yes", -0.105), ("No", -2.303)])
