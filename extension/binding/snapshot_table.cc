@@ -107,11 +107,21 @@ absl::StatusOr<bool> IsAsItWas(WritableTable& table, int64_t rowid, size_t colum
   }
 }
 
+absl::Status CannotBeWritten(const WritableTable& table, absl::string_view what) {
+  const std::string schema = table.Schema();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " cannot be written; ", ColumnName(schema, 0), " to ",
+                   ColumnName(schema, table.num_writable() - 1), " can"));
+}
+
 // args: DELETE has the rowid; INSERT and UPDATE the old rowid (NULL for INSERT), the new one, and
 // the columns.
 absl::Status Write(WritableTable& table, absl::Span<sqlite3_value*> args, sqlite3_int64* rowid) {
   if (args.size() == 1) return table.Delete(sqlite3_value_int64(args[0]));
   const bool insert = sqlite3_value_type(args[0]) == SQLITE_NULL;
+  const bool own_rowid = insert ? sqlite3_value_type(args[1]) == SQLITE_NULL
+                                : sqlite3_value_int64(args[1]) == sqlite3_value_int64(args[0]);
+  if (!own_rowid) return CannotBeWritten(table, "the rowid");
   const absl::Span<sqlite3_value*> values = args.subspan(2);
   std::vector<Cell> cells;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -124,10 +134,7 @@ absl::Status Write(WritableTable& table, absl::Span<sqlite3_value*> args, sqlite
         ASSIGN_OR_RETURN(as_it_was, IsAsItWas(table, sqlite3_value_int64(args[0]), i, cell));
       }
       if (!as_it_was) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the column ", ColumnName(table.Schema(), i), " cannot be written; ",
-                         ColumnName(table.Schema(), 0), " to ",
-                         ColumnName(table.Schema(), table.num_writable() - 1), " can"));
+        return CannotBeWritten(table, absl::StrCat("the column ", ColumnName(table.Schema(), i)));
       }
       cell = Cell();
     }

@@ -7,10 +7,11 @@
 //     FROM riddles;
 //
 // The model reads them between the system prompt and each prompt, as if it had been asked and had
-// answered so: a message of the user's and one of its own each, in the order of rowid. For all rows
-// they are the same, and so are computed once, with the system prompt. A function that puts a
-// question behind its text (lm_if, lm_score, ...) puts it behind those of the examples, too; an
-// answer is what the function's answer is as a text: a label, yes or no, a JSON text.
+// answered so: a message of the user's and one of its own each, in the order in which they were
+// inserted, which is that of rowid (it cannot be written). For all rows they are the same, and so
+// are computed once, with the system prompt. A function that puts a question behind its text
+// (lm_if, lm_score, ...) puts it behind those of the examples, too; an answer is what the
+// function's answer is as a text: a label, yes or no, a JSON text.
 //
 // A set belongs to the connection, as lm_models does, and changes with transactions; its rows may
 // come from any table. What is given in the options themselves, as an array, needs no set: so for

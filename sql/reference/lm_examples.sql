@@ -1,7 +1,8 @@
 -- temp.lm_examples(name, prompt, answer), and the option "examples"
 --
 -- Questions with the answers that one would like to have (few-shot examples). The model reads them between the system prompt
--- and each prompt, as a conversation that went so: the same for all rows, and so computed once. A set belongs to the connection.
+-- and each prompt, as a conversation that went so: the same for all rows, and so computed once. They come in the order in which they
+-- were inserted, that of rowid, which cannot be written. A set belongs to the connection.
 --
 -- columns
 --   name    the set's: {"examples":"mood"}
