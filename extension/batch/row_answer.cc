@@ -11,6 +11,11 @@
 #include "extension/host/sqlite_value.h"
 
 namespace lm {
+namespace {
+
+auto ResultOf(AnswerType type) { return type == AnswerType::kJson ? &ResultJson : &ResultText; }
+
+}  // namespace
 
 absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error,
                           AnswerType type) {
@@ -19,7 +24,7 @@ absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnE
     return absl::OkStatus();
   }
   if (answer.generation.status.ok()) {
-    (type == AnswerType::kJson ? ResultJson : ResultText)(context, answer.generation.text);
+    ResultOf(type)(context, answer.generation.text);
     return absl::OkStatus();
   }
   switch (on_error) {
@@ -41,14 +46,16 @@ absl::Status OfRow(int64_t number, const absl::Status& status) {
 }
 
 void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int column,
-                        OnError on_error) {
+                        const GenerationOptions& asked) {
   if (answer.null_prompt) return;  // NULL
   const Generation& generation = answer.generation;
   const bool ok = generation.status.ok();
   switch (column) {
     case kAnswerValue:
-      if (ok) return ResultText(context, generation.text);
-      if (on_error == OnError::kJson) return ResultJson(context, GenerationJson(generation));
+      if (ok)
+        return ResultOf(asked.n > 0 ? AnswerType::kJson : AnswerType::kText)(context,
+                                                                             generation.text);
+      if (asked.on_error == OnError::kJson) return ResultJson(context, GenerationJson(generation));
       return;
     case kAnswerError: {
       absl::string_view message = generation.status.message();

@@ -42,9 +42,10 @@ inline constexpr char kAnswerColumns[] =
     "value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, tokens_cached INTEGER, "
     "tokens_out INTEGER";
 
-// With OnError::kJson, the value of a row that failed is lm_try's object; else it is NULL.
+// `asked` is what the row was asked with: with OnError::kJson, the value of a row that failed is
+// lm_try's object; else it is NULL.
 void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int column,
-                        OnError on_error);
+                        const GenerationOptions& asked);
 
 // The JSON object in which lm_try, and on_error 'json', report a generation that is over, well or
 // not, or that never began:

@@ -92,6 +92,8 @@ void ResultCell(sqlite3_context* context, const Cell& cell) {
     sqlite3_result_double(context, *real);
   } else if (const auto* text = std::get_if<std::string>(&cell)) {
     ResultText(context, *text);
+  } else if (const auto* json = std::get_if<JsonText>(&cell)) {
+    ResultJson(context, json->text);
   } else {
     sqlite3_result_null(context);
   }

@@ -33,8 +33,14 @@ std::string ShownValue(sqlite3_value* value);
 // Whether they have one type and the same bytes.
 bool SameValue(sqlite3_value* left, sqlite3_value* right);
 
+// A text that SQLite's functions are to take as JSON.
+struct JsonText {
+  std::string text;
+  bool operator==(const JsonText&) const = default;
+};
+
 // A value of a virtual table's row.
-using Cell = Variant<std::monostate, int64_t, double, std::string>;
+using Cell = Variant<std::monostate, int64_t, double, std::string, JsonText>;
 
 void ResultCell(sqlite3_context* context, const Cell& cell);
 

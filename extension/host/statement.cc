@@ -135,6 +135,7 @@ Statement& Statement::Bind(int position, sqlite3_value* value) {
 Statement& Statement::BindCell(int position, const Cell& cell) {
   if (const auto* integer = std::get_if<int64_t>(&cell)) return Bind(position, *integer);
   if (const auto* text = std::get_if<std::string>(&cell)) return Bind(position, *text);
+  if (const auto* json = std::get_if<JsonText>(&cell)) return Bind(position, json->text);
   if (const auto* real = std::get_if<double>(&cell)) {
     return Bound(position, sqlite3_bind_double(get(), position, *real));
   }

@@ -93,7 +93,7 @@ class EachCursor : public TableCursor {
     } else {
       const PassedAnswer* passed = passed_.current();
       ResultAnswerColumn(context, passed != nullptr ? passed->answer : queue_->front(),
-                         column - kAnswer, on_error());
+                         column - kAnswer, options_->generation);
     }
     return absl::OkStatus();
   }

@@ -155,7 +155,8 @@ Cell CellOf(const Json* value, bool real) {
     return value->integer();
   }
   if (value->is_number()) return value->number();
-  return value->is_string() ? value->string() : value->Dump();
+  if (value->is_string()) return value->string();
+  return JsonText{value->Dump()};
 }
 
 class ExtractCursor : public RowsCursor {

@@ -98,7 +98,7 @@ class QueryCursor : public TableCursor {
     } else {
       ResultAnswerColumn(context,
                          passed != nullptr ? passed->answer : rows_.front().pending.answer(),
-                         column - kAnswer, options_->generation.on_error);
+                         column - kAnswer, options_->generation);
     }
     return absl::OkStatus();
   }
