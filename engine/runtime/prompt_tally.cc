@@ -67,9 +67,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
         std::max<int64_t>(room, 0)));
   }
   if (spec.wants_first_choices && spec.options.vote == 0) {
-    RequestSpec generated{.options = spec.options};
-    std::string unused;
-    prompt.chosen_tokens = Answer(generated, &*part, &unused);
+    prompt.chosen_tokens = ChosenTokens(spec, &*part);
   }
   prompt.answers = std::max(NumDrawn(spec.options), 1);
   prompt.free = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
@@ -116,6 +114,13 @@ int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* te
       break;
   }
   return spec.options.max_tokens;
+}
+
+// A server elsewhere is asked for one token.
+int32_t PromptTally::ChosenTokens(const RequestSpec& spec, Part* part) {
+  if (part->generator->engine() == nullptr) return 1;
+  std::string unused;
+  return Answer({.options = spec.options}, part, &unused);
 }
 
 PromptTally::Choices PromptTally::ReadChoices(const std::string& json, const Tokenizer* tokenizer) {

@@ -43,7 +43,9 @@ class PromptTally {
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
     double positions = 0;       // that the tokens left to compute see: PositionsOf
     int64_t most_answer_tokens = 0;
-    int64_t most_chosen_tokens = 0;    // of labels, not counted above: one choice gives the whole
+    // Of choices that are only weighed, not counted above: an answer has them (tokens_out), and
+    // they take no decode step.
+    int64_t most_chosen_tokens = 0;
     double most_answer_positions = 0;  // that the most_answer_tokens see
     double most_answer_reads = 0;      // as many, but in no prefix that a prompt before has too
     int64_t answers = 0;               // different prompts whose answers take more than a prefill
@@ -51,6 +53,8 @@ class PromptTally {
     int64_t most_free_answer_tokens = 0;
     bool guessed = false;  // a model elsewhere: its tokens are taken to have four bytes each
     std::vector<RequestSpec> sample = {};
+
+    int64_t most_tokens_out() const { return most_answer_tokens + most_chosen_tokens; }
   };
   // A row for each generator asked, in that order.
   std::vector<Totals> Count() const;
@@ -85,6 +89,7 @@ class PromptTally {
   static Choices ReadChoices(const std::string& json, const Tokenizer* tokenizer);
   // The text of an answer, and the most tokens that it may have.
   static int32_t Answer(const RequestSpec& spec, Part* part, std::string* text);
+  static int32_t ChosenTokens(const RequestSpec& spec, Part* part);
 
   std::vector<Part> parts_;
   int64_t num_tokens_ = 0;

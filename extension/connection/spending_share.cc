@@ -24,8 +24,7 @@ absl::StatusOr<SpendingShare> SpendingShare::Take(
   if (totals.guessed) share.guessed_tokens_ = totals.tokens;
   share.prompt_tokens_ =
       totals.guessed ? work->spending()->PromptTokens(totals.tokens) : totals.tokens;
-  share.most_ = ExpenseOf(share.prompt_tokens_,
-                          totals.most_answer_tokens + totals.most_chosen_tokens, share.prices_);
+  share.most_ = ExpenseOf(share.prompt_tokens_, totals.most_tokens_out(), share.prices_);
   RETURN_IF_ERROR(work->spending()->SetAside(options.generation, share.most_));
   share.spending_ = work->spending();
   return share;

@@ -153,9 +153,11 @@ absl::StatusOr<RowPrompt> RowAt(const RowPrompt& row, absl::Span<const std::stri
                                 const Group& group, size_t begun) {
   CallOptions options = *row.options;
   const AnswerConstraint constraint = EndingsOf(labels, group, begun);
-  // The answer itself is not looked at, but it must not be cut.
+  // The answer itself is not looked at, but it must not be cut. A token has a byte at least.
   if (constraint.kind == AnswerConstraint::Kind::kGrammar) {
-    options.generation.max_tokens = static_cast<int32_t>(constraint.text.size());
+    size_t longest = 0;
+    for (size_t i : group) longest = std::max(longest, labels[i].size() - begun);
+    options.generation.max_tokens = static_cast<int32_t>(longest);
   }
   RowPrompt asked{.prompt = row.prompt,
                   .system = row.system,

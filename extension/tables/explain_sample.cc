@@ -91,7 +91,7 @@ class Sample {
       PromptTally tally;
       RETURN_IF_ERROR(tally.Take(totals_.generator, spec).status());
       const PromptTally::Totals one = tally.Count().front();
-      most = ExpenseOf(one.tokens, one.most_answer_tokens, prices_);
+      most = ExpenseOf(one.tokens, one.most_tokens_out(), prices_);
       RETURN_IF_ERROR(spending_.SetAside(options, most));
     }
     absl::StatusOr<std::shared_ptr<Request>> request =

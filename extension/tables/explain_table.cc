@@ -23,7 +23,8 @@
 // instead of computed. answer_tokens is what the answers will take: those without a constraint are
 // as long as this engine's without one were until now (the tokens of all of them, for each that
 // came to its end by itself, once three have), the others have max_tokens, which is also the most
-// that is counted for one (of choices, the longest; for lm_if and lm_score none).
+// that is counted for one (of choices, the longest). Choices that are only weighed, as lm_if does,
+// count so, too: their answers have these tokens, though they take no decode step and no seconds.
 //
 // Seconds come from the engine's own past, where basis is 'measured': the share of this machine's
 // arithmetic and bandwidth (lm_stats has the percentages) that it has reached in prefill and in
@@ -303,7 +304,7 @@ class ExplainCursor : public TableCursor {
     std::string basis = forecast.measured ? "measured" : "ceilings";
     if (engine == nullptr) basis = totals.guessed ? "guessed tokens" : "tokens";
     SampledCost cost{.prompt_tokens = totals.tokens,
-                     .answer_tokens = forecast.answer_tokens,
+                     .answer_tokens = forecast.answer_tokens + totals.most_chosen_tokens,
                      .prefill = forecast.prefill,
                      .decode = forecast.decode,
                      .all = both};

@@ -15,7 +15,7 @@
 --   tokens_shared            of these in a prefix that another prompt has, too: computed once
 --   tokens_stored            of the others those that lm_settings('prefix_store') has: read instead of computed
 --   answer_tokens            an answer without a constraint is taken to be as long as this engine's were (once three of them have come to
---                            their own end); any other, and the first ones, to have max_tokens; of choices the longest; lm_if's has none;
+--                            their own end); any other, and the first ones, to have max_tokens; of choices the longest, where they are only weighed, too;
 --                            with thinking_tokens so many more
 --   prefill_seconds, decode_seconds, seconds     of each phase, and together; NULL on a GPU, and for a server, before there is a sample or a past
 --   basis                    'measured': from what this engine has reached before; 'ceilings': 40% of what the machine can do at most;
@@ -41,9 +41,9 @@ SELECT rows, prompts, answer_tokens
   FROM lm_explain('SELECT id, body, ''Say it in one word.'' FROM reviews', '{"max_tokens":5}');
 --> 4|3|15
 
--- A yes or no takes no decoding at all.
-SELECT answer_tokens, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''Is it praise?'') FROM reviews');
---> 0|0.0
+-- A yes or no takes no decoding at all; it has its tokens (of a server, one), as the bill has.
+SELECT answer_tokens > 0, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''Is it praise?'') FROM reviews');
+--> 1|0.0
 
 -- Of prompts that lm_prompt makes of fields: the order of these in which the rows share most, and how many tokens they would share then.
 SELECT field_order, tokens_shared_ordered > tokens_shared

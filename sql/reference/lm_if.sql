@@ -1,6 +1,7 @@
 -- lm_if(text, question [, options])  ->  0 or 1
 --
--- Whether the model says yes. It decides by the logits of yes and no, without a decode step.
+-- Whether the model says yes. It decides by the logits of yes and no, without a decode step; the tokens of that one word are counted
+-- (lm_stats, max_total_tokens, price_out).
 --
 -- options are those of generate(), and
 --   escalate   {"model":"large","below":0.9}: where the model finds its answer less probable, the large one is asked (lm_calibrate)

@@ -64,6 +64,14 @@ class BillTest(RemoteCase):
         rows = db.execute("SELECT lm_embed('five words are in ' || value, '{\"max_cost\":12,\"on_error\":\"null\"}') IS NULL FROM json_each('[1,2,3,4]')").fetchall()
         self.assertEqual(len([1 for missing, in rows if missing]), 2)
 
+    def test_an_answer_that_is_weighed_is_foreseen_as_the_one_token_that_is_asked_for(self):
+        server = self.server(first=[("Yes", -0.1), ("No", -2.4)])
+        db = self.connect(server.url, price_in=0, price_out=1e6)
+        question = "SELECT lm_if(value, ''Is it?'') FROM json_each(''[\"a\",\"b\"]'')"
+        self.assertEqual(db.execute(f"SELECT answer_tokens, cost_out FROM lm_explain('{question}')").fetchone(), (2, 2))
+        harness.value(db, "SELECT lm_if('a', 'Is it?')")
+        self.assertEqual(server.requests[-1]["max_tokens"], 1)
+
     def test_answers_that_the_server_gave_up(self):
         server = self.serving(*3 * [told("abort")], told("stop"))
         db = self.connect(server.url, price_in=1, price_out=2)

@@ -111,6 +111,8 @@ TEST_F(PromptTallyTest, ChoicesAreNoLongerThanTheLongest) {
   EXPECT_EQ(totals.prompts, 2);
   EXPECT_EQ(totals.answers, 1);
   EXPECT_EQ(totals.most_answer_tokens, 5);  // a token a byte
+  EXPECT_EQ(totals.most_chosen_tokens, 5);  // weighed, and said all the same
+  EXPECT_EQ(totals.most_tokens_out(), 10);
 }
 
 TEST_F(PromptTallyTest, ScoresAndEmbeddingsHaveNoAnswer) {
