@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/default_rounding.h"
@@ -16,6 +15,7 @@
 #include "engine/base/utf8.h"
 #include "engine/runtime/generator_registry.h"
 #include "engine/runtime/session.h"
+#include "engine/runtime/submit_ahead.h"
 #include "lm/lm.h"
 
 struct lm_error {
@@ -178,23 +178,23 @@ int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_
       RETURN_IF_ERROR(CheckGiven(answers, "answers"));
     }
     ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
-    std::vector<absl::StatusOr<std::shared_ptr<Request>>> requests(num_prompts);
-    for (size_t i = 0; i < num_prompts; ++i) {
-      requests[i] = Caught<std::shared_ptr<Request>>(
-          [&] { return Submit(engine, prompts[i], system, parsed); });
-    }
     int failures = 0;
-    for (size_t i = 0; i < num_prompts; ++i) {
-      const absl::StatusOr<char*> answer = Caught<char*>([&]() -> absl::StatusOr<char*> {
-        RETURN_IF_ERROR(requests[i].status());
-        return Answer(**requests[i]);
-      });
-      if (answer.ok()) {
-        answers[i] = *answer;
-      } else if (failures++ == 0) {
-        SetError(answer.status(), error);
-      }
-    }
+    auto submit = [&](size_t i) {
+      return Caught<std::shared_ptr<Request>>(
+          [&] { return Submit(engine, prompts[i], system, parsed); });
+    };
+    lm::SubmitAhead(
+        num_prompts, submit, [&](size_t i, absl::StatusOr<std::shared_ptr<Request>> request) {
+          const absl::StatusOr<char*> answer = Caught<char*>([&]() -> absl::StatusOr<char*> {
+            RETURN_IF_ERROR(request.status());
+            return Answer(**request);
+          });
+          if (answer.ok()) {
+            answers[i] = *answer;
+          } else if (failures++ == 0) {
+            SetError(answer.status(), error);
+          }
+        });
     return failures;
   });
 }
