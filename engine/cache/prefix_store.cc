@@ -10,8 +10,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/own_thread.h"
 #include "engine/base/sha256.h"
@@ -107,11 +107,11 @@ void PrefixStore::Look() {
   {
     absl::MutexLock lock(&mutex_);
     auto found_out = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !looking_; };
-    while (looking_ && looked_ == absl::InfinitePast()) {  // nothing is known without it
+    while (looking_ && looked_ == MonotonicTime::InfinitePast()) {  // nothing is known without it
       mutex_.AwaitWithTimeout(absl::Condition(&found_out), absl::Milliseconds(10));
       if (!Checkpoint().ok()) return;
     }
-    if (looking_ || absl::Now() < looked_ + absl::Milliseconds(200)) return;
+    if (looking_ || MonotonicTime::Now() < looked_ + absl::Milliseconds(200)) return;
     looking_ = true;
     for (const auto& [path, entry] : entries_) known.insert(path);
     for (const std::string& path : refused_) known.insert(path);
@@ -120,7 +120,7 @@ void PrefixStore::Look() {
   absl::Cleanup looked = [this, &found_all] {
     absl::MutexLock lock(&mutex_);
     looking_ = false;
-    if (found_all) looked_ = absl::Now();
+    if (found_all) looked_ = MonotonicTime::Now();
   };
   // Without the lock: others need not wait for the disk.
   HashSet<std::string> there;
@@ -295,7 +295,7 @@ std::optional<int64_t> PrefixStore::Wants(const PrefixKey& key, absl::Span<const
   const int64_t least = asked ? 1 : kLeastTokens;  // beyond what is there
   if (key.owner.empty() || end < kLeastTokens) return std::nullopt;
   absl::MutexLock lock(&mutex_);
-  if (stopping_ || absl::Now() < writes_again_) return std::nullopt;
+  if (stopping_ || MonotonicTime::Now() < writes_again_) return std::nullopt;
   const std::vector<Link> chain = Chain(key, tokens, /*pending=*/true);
   const int64_t reached = chain.empty() ? 0 : chain.back().end;
   int64_t known = reached;
@@ -398,7 +398,7 @@ void PrefixStore::Run() {
       } catch (...) {
         trouble_.clear();
       }
-      writes_again_ = absl::Now() + absl::Minutes(1);
+      writes_again_ = MonotonicTime::Now() + absl::Minutes(1);
       if (entry != entries_.end()) entries_.erase(entry);
     } else if (entry != entries_.end()) {
       entry->second->file = std::move(file);
@@ -412,7 +412,7 @@ void PrefixStore::Run() {
 bool PrefixStore::Flush(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
-  return mutex_.AwaitWithTimeout(absl::Condition(&written), timeout);
+  return AwaitUntil(mutex_, absl::Condition(&written), MonotonicTime::Now() + timeout);
 }
 
 // Where the folder holds more than it may, removes what was used longest ago. All files are looked

@@ -38,6 +38,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_file.h"
 
 namespace lm {
@@ -194,9 +195,9 @@ class PrefixStore {
   HashMap<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // by path
   HashSet<std::string> refused_ ABSL_GUARDED_BY(mutex_);                          // paths
   bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Look
-  absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  MonotonicTime looked_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
-  absl::Time writes_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  MonotonicTime writes_again_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

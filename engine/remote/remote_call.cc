@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -66,7 +67,7 @@ bool RemoteCall::OnEvent(const std::string& data) {
   }
   if (!reader_.Append(event).ok()) return false;
   if (!has_first_token() && reader_.begun()) {
-    first_token_ = absl::Now();
+    first_token_ = MonotonicTime::Now();
     owner_->OnFirstToken(this);
   }
   return !spec().stream || HandOut(reader_.text());
@@ -81,7 +82,7 @@ bool RemoteCall::HandOut(absl::string_view text) {
   if (differs_ || text.size() == both) return !differs_;
   StreamedToken token{.piece = std::string(text.substr(both)),
                       .logprob = std::numeric_limits<double>::quiet_NaN(),
-                      .since_submission = absl::Now() - job.request->submitted()};
+                      .since_submission = MonotonicTime::Now() - job.request->submitted()};
   job.handed_out += token.piece;
   absl::Cleanup not_out = [this, both] { job.handed_out.resize(both); };
   job.request->PublishToken(std::move(token));
@@ -126,7 +127,7 @@ void RemoteCall::AddSpent() {
 }
 
 void RemoteCall::Measure(Generation* generation) const {
-  const absl::Time now = absl::Now(), submitted = job.request->submitted();
+  const MonotonicTime now = MonotonicTime::Now(), submitted = job.request->submitted();
   CountTokens(generation);
   *generation = job.WithSpent(std::move(*generation));
   generation->queued = begun_ - submitted;

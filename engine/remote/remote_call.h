@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/grammar/grammar.h"
 #include "engine/remote/chat_reader.h"
 #include "engine/remote/embedding_api.h"
@@ -93,12 +93,12 @@ class RemoteCall : public HttpHandler {
   // nothing of an answer has come it is 0.
   void CountTokens(Generation* generation) const;
   // The transfer is over: its time is among those that the request has taken.
-  void AddTime() { job.took += absl::Now() - begun_; }
+  void AddTime() { job.took += MonotonicTime::Now() - begun_; }
   // The answer is asked for once more: its tokens are among those that the request has spent.
   void AddSpent();
   // Of job.tokens those that it did not take; negative: it took more.
   int64_t Unused() const;
-  bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
+  bool has_first_token() const { return first_token_ != MonotonicTime::InfiniteFuture(); }
   // A streamed answer's text, so far or whole: hands out what of it has not been. False where it
   // does not go on from what has, of an earlier answer that broke off.
   bool HandOut(absl::string_view text);
@@ -131,8 +131,8 @@ class RemoteCall : public HttpHandler {
   bool has_ended_ = false;
   size_t compared_ = 0;  // with job.handed_out
   bool differs_ = false;
-  const absl::Time begun_ = absl::Now();
-  absl::Time first_token_ = absl::InfiniteFuture();
+  const MonotonicTime begun_ = MonotonicTime::Now();
+  MonotonicTime first_token_ = MonotonicTime::InfiniteFuture();
 };
 
 }  // namespace lm

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/json.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
@@ -269,7 +270,7 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   std::move(not_sent).Cancel();
   std::move(not_kept).Cancel();
   ++num_running_;
-  call->job.request->set_deadline(absl::Now() + call->job.TimeLeft());
+  call->job.request->set_deadline(MonotonicTime::Now() + call->job.TimeLeft());
 }
 
 void RemoteServer::DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
@@ -334,7 +335,7 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   calls_.erase(found);
   --num_running_;
   pool_.Over(call->endpoint, call->job.prefix, call->Unused());
-  call->job.request->set_deadline(absl::InfiniteFuture());
+  call->job.request->set_deadline(MonotonicTime::InfiniteFuture());
   call->AddTime();
   try {
     CountTokens(*call);

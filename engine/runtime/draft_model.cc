@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -96,9 +96,9 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
   }
   step.margins = true;
   const bool decodes = step.tables.tokens.size() == rows->size();
-  const absl::Time begin = absl::Now();
+  const MonotonicTime begin = MonotonicTime::Now();
   RETURN_IF_ERROR(model_.Run(std::move(step), cancel_, &results_));
-  if (decodes) costs_.Record(static_cast<int32_t>(rows->size()), absl::Now() - begin);
+  if (decodes) costs_.Record(static_cast<int32_t>(rows->size()), MonotonicTime::Now() - begin);
   size_t picked = 0;
   for (Active& a : *rows) {
     a.cache->tokens.insert(a.cache->tokens.end(), a.next.begin(), a.next.end());

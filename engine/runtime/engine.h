@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/cache_inspection.h"
@@ -151,9 +152,9 @@ class Engine {
   void RunAlone(const StepPlan& plan);
   absl::Status RunModel(ModelStep step);
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
-  void Advance(const StepPlan& plan, absl::Time now);
+  void Advance(const StepPlan& plan, MonotonicTime now);
   absl::StatusOr<std::optional<FinishReason>> TakeSamples(const StepEntry& entry,
-                                                          const Sampled& sampled, absl::Time now,
+                                                          const Sampled& sampled, MonotonicTime now,
                                                           Guesses* guesses);
   void DistrustBlocks();
 
@@ -166,7 +167,7 @@ class Engine {
 
   // How requests end (engine_ends.cc): with an answer, with an error, for want of memory.
   void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
-                   absl::Time now);
+                   MonotonicTime now);
   void Fail(const StepPlan& plan, const absl::Status& status);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
@@ -208,7 +209,7 @@ class Engine {
   WorkMeter work_meter_;
   StepPacer pacer_;
   WeightLayout weight_layout_;
-  absl::Time keep_again_ = absl::InfinitePast();  // KeepWeights does nothing before
+  MonotonicTime keep_again_ = MonotonicTime::InfinitePast();  // KeepWeights does nothing before
   StepResults results_;               // of the step that was run last
   StepPlan* behind_ = nullptr;        // the step that has begun behind it
   std::vector<EndedSequence> ended_;  // to be delivered

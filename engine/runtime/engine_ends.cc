@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/model_loss.h"
@@ -11,7 +12,7 @@ namespace lm {
 
 // Ends a running sequence if `end` is an error, or the end of its answer.
 void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
-                         absl::Time now) {
+                         MonotonicTime now) {
   if (behind_ != nullptr && (!end.ok() || end->has_value())) {
     std::erase_if(behind_->entries,
                   [sequence](const StepEntry& e) { return e.sequence == sequence; });
@@ -46,7 +47,7 @@ void Engine::Fail(const StepPlan& plan, const absl::Status& status) {
 
 // A step of the plan failed, or was cut short because all of its requests were abandoned.
 void Engine::FailBatch(const StepPlan& plan, const absl::Status& status) {
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   // Sequences without tokens in this step may go on later from copies that it has not made.
   if (std::exchange(ops_failed_, false)) {
     for (std::unique_ptr<Sequence>& sequence : scheduler_->TakeRunning()) {
@@ -69,7 +70,7 @@ void Engine::FailBatch(const StepPlan& plan, const absl::Status& status) {
 }
 
 void Engine::FailAll(const absl::Status& status) {
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   for (auto& sequence : scheduler_->TakeIf([](const Sequence&) { return true; })) {
     Generation error = sequence->TakeError(status, now);
     Finish(std::move(sequence), std::move(error));

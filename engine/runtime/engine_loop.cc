@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/exit_guard.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/runtime/adapter_text.h"
 #include "engine/runtime/engine.h"
@@ -51,9 +52,9 @@ bool Engine::WaitForWork() {
   absl::MutexLock lock(&mutex_);
   const absl::Condition has_news(this, &Engine::HasNews);
   if (scheduler_ != nullptr && scheduler_->idle()) {
-    const absl::Time layout =
-        weight_layout_.left() ? weight_layout_.again() : absl::InfiniteFuture();
-    mutex_.AwaitWithDeadline(has_news, std::min(layout, keep_again_));
+    const MonotonicTime layout =
+        weight_layout_.left() ? weight_layout_.again() : MonotonicTime::InfiniteFuture();
+    AwaitUntil(mutex_, has_news, std::min(layout, keep_again_));
   } else if (only_loads_) {  // meanwhile a waiting request may be abandoned, which is no news
     mutex_.AwaitWithTimeout(has_news, absl::Milliseconds(20));
   }
@@ -94,7 +95,7 @@ void Engine::TakeIncoming() {
     // If it was abandoned in incoming_, DropAbandoned may have seen that it was, and not found it.
     look_for_abandoned_ = look_for_abandoned_ || sequence->request().abandoned();
     if (const std::optional<FinishReason> end = sequence->trivial_end()) {
-      Generation result = sequence->TakeResult(*end, absl::Now());
+      Generation result = sequence->TakeResult(*end, MonotonicTime::Now());
       Finish(std::move(sequence), std::move(result));
     } else {
       scheduler_->Add(std::move(sequence));
@@ -177,7 +178,7 @@ void Engine::LayOutMore() {
 
 void Engine::KeepWeights() {
   constexpr absl::Duration kEach = absl::Seconds(2);  // and steps themselves look
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   if (now < keep_again_) return;
   keep_again_ = now + kEach;
   absl::StatusOr<bool> again = model_->language_model().KeepWeights();
@@ -185,7 +186,7 @@ void Engine::KeepWeights() {
     const absl::StatusOr<bool> draft = model_->draft()->language_model().KeepWeights();
     again = draft.ok() ? *again || *draft : draft;
   }
-  if (!again.ok() || !*again) keep_again_ = absl::InfiniteFuture();
+  if (!again.ok() || !*again) keep_again_ = MonotonicTime::InfiniteFuture();
   if (again.ok()) return;
   LoseModel(again.status());
   Deliver();
@@ -197,7 +198,7 @@ void Engine::DropAbandoned() {
   if (cancels == cancels_seen_ && !look_for_abandoned_) return;
   cancels_seen_ = cancels;
   look_for_abandoned_ = false;
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   auto dropped =
       scheduler_->TakeIf([](const Sequence& sequence) { return sequence.request().abandoned(); });
   for (std::unique_ptr<Sequence>& sequence : dropped) {
@@ -219,7 +220,7 @@ void Engine::MoveRaised() {
 void Engine::FollowGrammars() {
   const std::vector<Scheduler::FollowedToEnd> ended = scheduler_->FollowGrammars();
   if (ended.empty()) return;
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   for (const auto& [sequence, end] : ended) EndSequence(sequence, end, now);
 }
 

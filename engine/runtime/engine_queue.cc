@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/make_model_step.h"
@@ -35,7 +36,7 @@ bool Engine::MayFollow(StepPlan* plan) const {
 
 // Carries out a plan, and the plans that follow it, until there is something else to do.
 void Engine::RunQueue(StepPlan plan) {
-  absl::Time start = absl::Now();
+  MonotonicTime start = MonotonicTime::Now();
   absl::Status status = BeginStep(&plan, /*num_picked=*/0);
   if (!status.ok()) return Fail(plan, status);
   for (bool follows = true;;) {
@@ -49,7 +50,7 @@ void Engine::RunQueue(StepPlan plan) {
     if (follows && *picked == num_samples) next = scheduler_->Follow(plan);
     if (!next.entries.empty()) begun = BeginStep(&next, *picked);
     status = AwaitStep(plan);
-    const absl::Time end = absl::Now();
+    const MonotonicTime end = MonotonicTime::Now();
     weight_layout_.OnStep(end - start);
     EndShares(plan, end);
     if (!status.ok()) return Fail(plan, status);
@@ -86,7 +87,7 @@ absl::Status Engine::BeginStep(StepPlan* plan, size_t num_picked) {
 
 // Has tokens picked in the step that has begun. Returns their number.
 absl::StatusOr<size_t> Engine::PickInStep(const StepPlan& plan) {
-  BeginShares(plan, absl::Now());
+  BeginShares(plan, MonotonicTime::Now());
   LanguageModel& model = model_->language_model();
   std::vector<SamplingRow> samples = SamplesOf(plan);
   const size_t count = samples.size();

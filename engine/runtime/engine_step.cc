@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/make_model_step.h"
 
@@ -50,14 +51,14 @@ struct Engine::Sampled {
 
 void Engine::RunAlone(const StepPlan& plan) {
   const StepWork work = work_meter_.Count(plan);
-  const absl::Time start = absl::Now();
+  const MonotonicTime start = MonotonicTime::Now();
   BeginShares(plan, start);
   absl::Status status;
   {
     const BatchCancellation::Step step(cancellation_.get(), RequestsOf(plan));
     status = RunModel(MakeModelStep(plan, model_->language_model(), *speculator_));
   }
-  const absl::Time end = absl::Now();
+  const MonotonicTime end = MonotonicTime::Now();
   weight_layout_.OnStep(end - start);
   EndShares(plan, end);
   if (!status.ok()) return Fail(plan, status);
@@ -90,7 +91,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Durati
 }
 
 // Takes the step's results: sequences grow by a token, get their scores or embeddings, or end.
-void Engine::Advance(const StepPlan& plan, absl::Time now) {
+void Engine::Advance(const StepPlan& plan, MonotonicTime now) {
   const LanguageModel& model = model_->language_model();
   const size_t logits_width = model.vocab_size(), hidden_width = model.hidden_size();
   absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
@@ -147,7 +148,8 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
 // tokens taken are those that were guessed, the one sampled at the next guessed point.
 absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(const StepEntry& entry,
                                                                 const Sampled& sampled,
-                                                                absl::Time now, Guesses* guesses) {
+                                                                MonotonicTime now,
+                                                                Guesses* guesses) {
   Sequence* sequence = entry.sequence;
   const auto before = static_cast<int32_t>(sequence->tokens().size());
   const size_t width = model_->language_model().vocab_size();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/block_manager.h"
 
@@ -67,12 +67,12 @@ absl::Status MtpDrafter::Step(absl::Span<Active> rows, std::vector<CacheOp>* cac
     step.hidden_rows.push_back(row);
   }
   step.margins = true;
-  const absl::Time begin = absl::Now();
+  const MonotonicTime begin = MonotonicTime::Now();
   results_.cache_ops_done = false;
   const absl::Status status = model_.Run(std::move(step), cancel_, &results_);
   if (results_.cache_ops_done) cache_ops->clear();
   RETURN_IF_ERROR(status);
-  costs_.Record(static_cast<int32_t>(rows.size()), absl::Now() - begin);
+  costs_.Record(static_cast<int32_t>(rows.size()), MonotonicTime::Now() - begin);
   absl::Span<const float> hidden = results_.hidden;
   for (size_t i = 0; i < rows.size(); ++i) {
     RETURN_IF_ERROR(results_.tokens[i].status());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/monotonic_time.h"
 
 namespace lm {
 
@@ -24,8 +25,7 @@ absl::string_view FinishReasonName(FinishReason reason) {
 
 Request::Request(RequestSpec spec)
     : spec_(std::move(spec)),
-      submitted_(absl::Now()),
-      deadline_(absl::ToUnixNanos(absl::InfiniteFuture())),
+      deadline_(MonotonicTime::InfiniteFuture().ToNanos()),
       priority_(spec_.options.priority) {}
 
 bool Request::WaitFor(absl::Duration timeout) { return Wait(absl::Condition(&done_), timeout); }
@@ -39,21 +39,20 @@ bool Request::WaitForToken(absl::Duration timeout) {
 
 bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
   constexpr absl::Duration kTick = absl::Milliseconds(5);  // a deadline comes and goes meanwhile
-  const absl::Time until = absl::Now() + timeout;
+  const MonotonicTime until = MonotonicTime::Now() + timeout;
   bool is_ready = false;
   for (bool over = false; !is_ready && !over;) {
-    absl::Time next = until;
+    MonotonicTime next = until;
     if (spec_.options.timeout_ms > 0) {
       if (listener_ != nullptr) listener_->OnWaiting(*this);
-      const absl::Time now = absl::Now();
+      const MonotonicTime now = MonotonicTime::Now();
       if (now >= deadline()) Expire();
       next = std::min(until, now + kTick);
     }
     absl::MutexLock lock(&mutex_);
     // Without a timeout the caller only looks, and must not sleep: even a wait that is over at once
     // gives the processor away.
-    is_ready =
-        timeout > absl::ZeroDuration() ? mutex_.AwaitWithDeadline(ready, next) : ready.Eval();
+    is_ready = timeout > absl::ZeroDuration() ? AwaitUntil(mutex_, ready, next) : ready.Eval();
     over = next == until;
   }
   if (is_ready && listener_ != nullptr) listener_->OnCollected(*this);

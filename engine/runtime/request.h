@@ -14,7 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_store.h"
 #include "engine/model/adapter_set.h"
 #include "engine/model/pooling.h"
@@ -206,15 +208,16 @@ class Request {
   const Generation& result() const;
 
   const RequestSpec& spec() const { return spec_; }
-  absl::Time submitted() const { return submitted_; }
+  MonotonicTime submitted() const { return submitted_; }
+  absl::Time date() const { return date_; }  // of the same moment, to be shown
 
   // For the engine --------------------------------------------------------------------------------
 
   // When, in the step that it takes part in, the request will have had its timeout_ms of the model;
   // infinitely late where it has none, or is in no step: that time does not count. WaitFor abandons
   // the request then.
-  void set_deadline(absl::Time deadline) { deadline_.store(absl::ToUnixNanos(deadline)); }
-  absl::Time deadline() const { return absl::FromUnixNanos(deadline_.load()); }
+  void set_deadline(MonotonicTime deadline) { deadline_.store(deadline.ToNanos()); }
+  MonotonicTime deadline() const { return MonotonicTime::FromNanos(deadline_.load()); }
   // Its time is over: as Cancel, but the status is DeadlineExceeded.
   void Expire() { Abandon(State::kExpired); }
   // Cancelled or expired, whichever came first.
@@ -239,8 +242,9 @@ class Request {
   bool Wait(const absl::Condition& ready, absl::Duration timeout);
 
   const RequestSpec spec_;
-  const absl::Time submitted_;
-  std::atomic<int64_t> deadline_;  // Unix time, ns
+  const MonotonicTime submitted_ = MonotonicTime::Now();
+  const absl::Time date_ = absl::Now();
+  std::atomic<int64_t> deadline_;  // MonotonicTime::ToNanos
   std::shared_ptr<BatchCancellation> cancellation_;
   std::shared_ptr<std::atomic<uint64_t>> raises_;  // may be null
   std::shared_ptr<RequestListener> listener_;      // may be null

@@ -20,7 +20,7 @@ void RequestLog::Add(const Request& request, const Generation& result) {
   RequestRecord record{.number = count_ + 1,
                        .salt = request.spec().salt,
                        .kind = KindOf(request.spec()),
-                       .submitted = request.submitted(),
+                       .submitted = request.date(),
                        .finish = cancelled ? "cancelled" : FinishReasonName(finish),
                        .error = cancelled ? "" : std::string(result.status.message()),
                        .tokens_in = result.tokens_in,

@@ -53,6 +53,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_store.h"
 #include "engine/model/step_bounds.h"
 #include "engine/runtime/block_manager.h"
@@ -152,7 +153,7 @@ class Scheduler {
   bool IsReady(Sequence* sequence);
   // The load of the sequence's stored prefix is over; with `loaded` false, its blocks hold nothing
   // of use.
-  void OnLoaded(const Sequence* sequence, bool loaded, absl::Time now);
+  void OnLoaded(const Sequence* sequence, bool loaded, MonotonicTime now);
   // All loads are over, without success.
   void EndLoads();
   // The plan's block operations failed.

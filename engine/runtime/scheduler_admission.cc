@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/scheduler.h"
 #include "engine/runtime/scheduler_step.h"
 
@@ -179,7 +180,7 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
   PlanFound(sequence, matched, *cached, std::move(snapshot), step);
   PlanPoints(sequence, *cached, known);
   sequence->set_computed(static_cast<int32_t>(*cached));
-  sequence->OnAdmitted(static_cast<int32_t>(*cached), absl::Now());
+  sequence->OnAdmitted(static_cast<int32_t>(*cached), MonotonicTime::Now());
   step->plan.tokens_reused += *cached;
   return Admission::kRuns;
 }
@@ -251,11 +252,11 @@ void Scheduler::PlanPoints(Sequence* sequence, int64_t cached, int64_t known) {
 
 void Scheduler::EndLoads() {
   while (!loading_.empty()) {
-    OnLoaded(loading_.back().sequence.get(), /*loaded=*/false, absl::Now());
+    OnLoaded(loading_.back().sequence.get(), /*loaded=*/false, MonotonicTime::Now());
   }
 }
 
-void Scheduler::OnLoaded(const Sequence* sequence, bool loaded, absl::Time now) {
+void Scheduler::OnLoaded(const Sequence* sequence, bool loaded, MonotonicTime now) {
   const auto found = std::find_if(loading_.begin(), loading_.end(), [sequence](const Loading& l) {
     return l.sequence.get() == sequence;
   });

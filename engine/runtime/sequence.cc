@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/backend/log_sum_exp.h"
 #include "engine/base/digest.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
@@ -66,12 +67,12 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
   if (Reasoning::IsWanted(request_->spec())) {
     reasoning_.emplace(tokenizer, request_->spec());
   } else if (request_->spec().constraint != nullptr) {
-    start_end_ = BeginConstrained(absl::Now());
+    start_end_ = BeginConstrained(MonotonicTime::Now());
     given_tokens_ = static_cast<int32_t>(tokens_.size());
   }
 }
 
-std::optional<FinishReason> Sequence::BeginConstrained(absl::Time now) {
+std::optional<FinishReason> Sequence::BeginConstrained(MonotonicTime now) {
   const CompiledConstraint& constraint = *request_->spec().constraint;
   grammar_ = constraint.begin;
   if (MostAnswerTokens(request_->spec().options) > 0) {
@@ -105,7 +106,7 @@ std::optional<FinishReason> Sequence::trivial_end() const {
   return start_end_;
 }
 
-void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
+void Sequence::OnAdmitted(int32_t cached_tokens, MonotonicTime now) {
   if (generation_.queued != absl::InfiniteDuration()) return;
   generation_.queued = now - request_->submitted();
   // The tokens that every answer begins with may have been cached too.
@@ -131,7 +132,7 @@ absl::Duration Sequence::TimeLeft() const {
          absl::Nanoseconds(followed_);
 }
 
-void Sequence::BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now) {
+void Sequence::BeginShare(int32_t num_tokens, int32_t all_tokens, MonotonicTime now) {
   if (request_->spec().options.timeout_ms == 0) return;
   const int32_t end = computed_ + num_tokens;
   share_ = std::max(0, end - std::max(computed_, charged_)) / static_cast<double>(all_tokens);
@@ -140,9 +141,9 @@ void Sequence::BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now
   if (share_ > 0) request_->set_deadline(now + TimeLeft() / share_);
 }
 
-void Sequence::EndShare(absl::Time now) {
+void Sequence::EndShare(MonotonicTime now) {
   if (request_->spec().options.timeout_ms == 0) return;
-  request_->set_deadline(absl::InfiniteFuture());
+  request_->set_deadline(MonotonicTime::InfiniteFuture());
   spent_ += (now - share_began_) * share_;
   if (TimeLeft() <= absl::ZeroDuration()) request_->Expire();
 }
@@ -221,7 +222,7 @@ SamplingRow Sequence::SampleBehind(absl::Span<const int32_t> context,
 }
 
 absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
-    const absl::StatusOr<int32_t>& picked, absl::Span<const float> logits, absl::Time now,
+    const absl::StatusOr<int32_t>& picked, absl::Span<const float> logits, MonotonicTime now,
     int64_t* work) {
   assert(remaining() == 0 && !scoring() && ready());
   ASSIGN_OR_RETURN(const int32_t token, picked);
@@ -250,7 +251,8 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
   return AppendPending(now, work);
 }
 
-absl::StatusOr<std::optional<FinishReason>> Sequence::AppendPending(absl::Time now, int64_t* work) {
+absl::StatusOr<std::optional<FinishReason>> Sequence::AppendPending(MonotonicTime now,
+                                                                    int64_t* work) {
   const absl::StatusOr<std::vector<int32_t>> tokens =
       AcceptWithForced(&*grammar_, &*pending_, Room(), can_complete_, work);
   waits_ = absl::IsUnavailable(tokens.status());
@@ -264,7 +266,7 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::AppendPending(absl::Time n
 absl::StatusOr<std::optional<FinishReason>> Sequence::Follow(int64_t* work) {
   const int64_t before = *work;
   absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
-  if (pending_) end = AppendPending(absl::Now(), work);
+  if (pending_) end = AppendPending(MonotonicTime::Now(), work);
   if (end.ok() && !end->has_value() && !ready() && !pending_) {
     const absl::Status status = FillAllowed(work);
     waits_ = absl::IsUnavailable(status);
@@ -316,7 +318,7 @@ absl::Status Sequence::FillAllowed(GrammarMatcher* grammar, int32_t room, int64_
 }
 
 // Streams the token, with the text that is certain since it.
-void Sequence::Publish(int32_t token, double logprob, absl::Time now) {
+void Sequence::Publish(int32_t token, double logprob, MonotonicTime now) {
   request_->PublishToken({.token = token,
                           .piece = generation_.text.substr(streamed_bytes_),
                           .logprob = logprob,
@@ -445,7 +447,7 @@ bool Sequence::Reaches(const GuessedPoint& point) const {
 
 // REQUIRES: the constraint is not whole before the last of the tokens.
 std::optional<FinishReason> Sequence::AppendConstrained(absl::Span<const int32_t> tokens,
-                                                        double sampled, absl::Time now) {
+                                                        double sampled, MonotonicTime now) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::optional<FinishReason> finish = Append(tokens[i], i == 0 ? sampled : kNotAsked, now);
     if (!finish || (i + 1 == tokens.size() && AnswerIsWhole())) continue;
@@ -455,7 +457,7 @@ std::optional<FinishReason> Sequence::AppendConstrained(absl::Span<const int32_t
   return AnswerIsWhole() ? std::optional(FinishReason::kStop) : std::nullopt;
 }
 
-std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl::Time now) {
+std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, MonotonicTime now) {
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
   tokens_.push_back(token);
   // A constraint's text begins behind the reasoning.
@@ -475,7 +477,7 @@ std::optional<FinishReason> Sequence::LimitReached() const {
 
 // Takes a token of the reasoning; behind the last one the answer begins.
 absl::StatusOr<std::optional<FinishReason>> Sequence::Reason(int32_t token, double logprob,
-                                                             absl::Time now) {
+                                                             MonotonicTime now) {
   ASSIGN_OR_RETURN(const Reasoning::Turn turn, reasoning_->Take(token));
   for (int32_t t : turn.tokens) {
     const std::optional<FinishReason> end = Append(t, t == token ? logprob : kNotAsked, now);
@@ -572,7 +574,7 @@ absl::Status Sequence::Pool(int32_t position, absl::Span<const float> hidden) {
   return absl::OkStatus();
 }
 
-Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
+Generation Sequence::TakeResult(FinishReason finish, MonotonicTime now) {
   if (reasons_first() || (grammar_ && (cut_in_forced_ || !grammar_->CanEnd()))) {
     return TakeError(CutShort(finish), now);
   }
@@ -632,7 +634,7 @@ absl::Status Sequence::CutShort(FinishReason finish) const {
       EnoughTokens(), "; it begins with '", Printable(shown), "'"));
 }
 
-Generation Sequence::TakeError(absl::Status status, absl::Time now) {
+Generation Sequence::TakeError(absl::Status status, MonotonicTime now) {
   Generation result;
   result.status = std::move(status);
   result.tokens_in = prompt_tokens_;

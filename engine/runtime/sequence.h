@@ -38,6 +38,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_store.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/answer_text.h"
@@ -136,7 +137,7 @@ class Sequence {
   // What snapshot is to be taken at computed(): once for each position.
   Snapshot TakeSnapshotPoint();
   // The sequence runs, with `cached_tokens` tokens from the cache; again, after a preemption.
-  void OnAdmitted(int32_t cached_tokens, absl::Time now);
+  void OnAdmitted(int32_t cached_tokens, MonotonicTime now);
   void OnPreempted();
 
   // Whether there is room for no more than the next token.
@@ -186,7 +187,7 @@ class Sequence {
   // ends, if it does. REQUIRES: ready().
   absl::StatusOr<std::optional<FinishReason>> TakeSample(const absl::StatusOr<int32_t>& picked,
                                                          absl::Span<const float> logits,
-                                                         absl::Time now, int64_t* work);
+                                                         MonotonicTime now, int64_t* work);
   // Whether the grammar's mask for the next token is known. Until then the last of tokens() is not
   // to be computed: Follow may append tokens, which would be computed together with it.
   bool ready() const {
@@ -217,8 +218,8 @@ class Sequence {
 
   // The request's result. Call one of the two, once, at the end. An answer that ends where its
   // constraint does not is an error.
-  Generation TakeResult(FinishReason finish, absl::Time now);
-  Generation TakeError(absl::Status status, absl::Time now);
+  Generation TakeResult(FinishReason finish, MonotonicTime now);
+  Generation TakeError(absl::Status status, MonotonicTime now);
   // Hands the result to the request, and to the threads that wait for it. Call once.
   void Deliver(Generation result);
 
@@ -228,26 +229,27 @@ class Sequence {
 
   // A step begins that computes `num_tokens` tokens of this sequence among `all_tokens`, guessed
   // tokens included.
-  void BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now);
+  void BeginShare(int32_t num_tokens, int32_t all_tokens, MonotonicTime now);
   // The step has ended; the request expires where its time is over.
-  void EndShare(absl::Time now);
+  void EndShare(MonotonicTime now);
 
  private:
-  std::optional<FinishReason> Append(int32_t token, double logprob, absl::Time now);
-  absl::StatusOr<std::optional<FinishReason>> Reason(int32_t token, double logprob, absl::Time now);
-  std::optional<FinishReason> BeginConstrained(absl::Time now);
+  std::optional<FinishReason> Append(int32_t token, double logprob, MonotonicTime now);
+  absl::StatusOr<std::optional<FinishReason>> Reason(int32_t token, double logprob,
+                                                     MonotonicTime now);
+  std::optional<FinishReason> BeginConstrained(MonotonicTime now);
   std::optional<FinishReason> LimitReached() const;
-  void Publish(int32_t token, double logprob, absl::Time now);
+  void Publish(int32_t token, double logprob, MonotonicTime now);
   struct SnapshotPoint {
     int32_t position;
     Snapshot snapshot;
   };
   void PlanBorders();
   std::vector<SnapshotPoint>::const_iterator FirstPointBehind(int32_t position) const;
-  absl::StatusOr<std::optional<FinishReason>> AppendPending(absl::Time now, int64_t* work);
+  absl::StatusOr<std::optional<FinishReason>> AppendPending(MonotonicTime now, int64_t* work);
   // Appends tokens that the grammar has accepted; `sampled` is the first one's logprob, if known.
   std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
-                                                absl::Time now);
+                                                MonotonicTime now);
   bool AnswerIsWhole() const;
   // Whether it reasons before a constrained answer: that reasoning is not text of the answer.
   bool reasons_first() const { return reasoning_ && request_->spec().constraint != nullptr; }
@@ -346,10 +348,10 @@ class Sequence {
   std::vector<double> pooled_;  // (hidden_size,) sum of the hidden states of [0, pooled_until_)
   int32_t pooled_until_ = 0;
   absl::Duration spent_ = absl::ZeroDuration();  // of timeout_ms, by shares of ended steps
-  absl::Time share_began_;
+  MonotonicTime share_began_;
   double share_ = 0;     // of the step that began last
   int32_t charged_ = 0;  // tokens [0, charged_) have counted in a share
-  absl::Time last_token_;
+  MonotonicTime last_token_;
   absl::Duration last_latency_;
   bool delivered_ = false;
 };

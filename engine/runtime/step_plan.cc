@@ -1,6 +1,7 @@
 #include "engine/runtime/step_plan.h"
 
 #include <algorithm>
+#include "engine/base/monotonic_time.h"
 
 namespace lm {
 
@@ -27,13 +28,13 @@ std::vector<const Request*> RequestsOf(const StepPlan& plan) {
   return requests;
 }
 
-void BeginShares(const StepPlan& plan, absl::Time now) {
+void BeginShares(const StepPlan& plan, MonotonicTime now) {
   int32_t tokens = 0;
   for (const StepEntry& entry : plan.entries) tokens += entry.num_tokens;
   for (const StepEntry& e : plan.entries) e.sequence->BeginShare(e.num_tokens, tokens, now);
 }
 
-void EndShares(const StepPlan& plan, absl::Time now) {
+void EndShares(const StepPlan& plan, MonotonicTime now) {
   for (const StepEntry& entry : plan.entries) entry.sequence->EndShare(now);
 }
 

@@ -2,9 +2,9 @@
 //
 //   StepPlan plan = scheduler.Schedule();
 //   const StepTokens tokens = CountTokens(plan);       // of prompts, of answers, guessed ones
-//   BeginShares(plan, absl::Now());                    // whose time the step takes
+//   BeginShares(plan, MonotonicTime::Now());                    // whose time the step takes
 //   ... carry out plan.cache_ops, compute the tokens of plan.entries ...
-//   EndShares(plan, absl::Now());
+//   EndShares(plan, MonotonicTime::Now());
 #ifndef LM_ENGINE_RUNTIME_STEP_PLAN_H_
 #define LM_ENGINE_RUNTIME_STEP_PLAN_H_
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_store.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/sequence.h"
@@ -79,8 +80,8 @@ std::vector<const Request*> RequestsOf(const StepPlan& plan);
 
 // A step of the plan's entries begins, or has ended: each sequence's time goes on meanwhile
 // (Sequence::BeginShare).
-void BeginShares(const StepPlan& plan, absl::Time now);
-void EndShares(const StepPlan& plan, absl::Time now);
+void BeginShares(const StepPlan& plan, MonotonicTime now);
+void EndShares(const StepPlan& plan, MonotonicTime now);
 
 }  // namespace lm
 

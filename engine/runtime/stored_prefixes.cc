@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/adapter_text.h"
 #include "engine/tensor/buffer.h"
 
@@ -184,7 +185,7 @@ bool StoredPrefixes::EndLoads(Scheduler* scheduler) {
   for (const PrefixLoader::Done& done : all_done) {
     if (!done.status.ok()) store_->Refuse(done.file, done.status);
     scheduler->OnLoaded(reinterpret_cast<const Sequence*>(done.number), done.status.ok(),
-                        absl::Now());
+                        MonotonicTime::Now());
   }
   return !all_done.empty();
 }

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "engine/base/json.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
 #include "engine/runtime/answer_text.h"
@@ -117,7 +117,7 @@ class Vote : public std::enable_shared_from_this<Vote> {
 
   // Nobody else waits for a ballot.
   void KeepDeadlines() noexcept {
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicTime::Now();
     for (size_t i = 0;; ++i) {
       std::shared_ptr<Request> ballot;
       {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/backend/machine_ceilings.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/model_loss.h"
 
 namespace lm {
@@ -22,12 +23,12 @@ absl::Status WeightLayout::Go(bool idle, absl::FunctionRef<bool()> interrupted,
   constexpr absl::Duration kWithoutMemory = absl::Seconds(1);
   constexpr absl::Duration kWhileMeasured = absl::Milliseconds(20);
   if (!left_) return absl::OkStatus();
-  const absl::Time start = absl::Now();
-  const absl::Time end = start + std::exchange(step_took_, absl::ZeroDuration());
+  const MonotonicTime start = MonotonicTime::Now();
+  const MonotonicTime end = start + std::exchange(step_took_, absl::ZeroDuration());
   if (start < again_ || (!idle && start >= end)) return absl::OkStatus();
   while (left_) {
     if (MeasuresCeilings()) {  // and would measure less than the machine can do
-      again_ = absl::Now() + kWhileMeasured;
+      again_ = MonotonicTime::Now() + kWhileMeasured;
       return absl::OkStatus();
     }
     const absl::StatusOr<bool> more = LayOutSome();
@@ -36,12 +37,12 @@ absl::Status WeightLayout::Go(bool idle, absl::FunctionRef<bool()> interrupted,
       return more.status();
     }
     if (!more.ok()) {  // no memory: the model computes with the weights as they are
-      again_ = absl::Now() + kWithoutMemory;
+      again_ = MonotonicTime::Now() + kWithoutMemory;
       return absl::OkStatus();
     }
     left_ = *more;
     laid_out(*more);
-    if (interrupted() || (!idle && absl::Now() >= end)) return absl::OkStatus();
+    if (interrupted() || (!idle && MonotonicTime::Now() >= end)) return absl::OkStatus();
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/model/model.h"
 
 namespace lm {
@@ -25,7 +26,7 @@ class WeightLayout {
   // Whether weights may be left to lay out.
   bool left() const { return left_; }
   // Go does nothing before.
-  absl::Time again() const { return again_; }
+  MonotonicTime again() const { return again_; }
 
   void OnStep(absl::Duration took) { step_took_ = took; }
   // Lays out weights until `interrupted`; if not `idle`, for as long as the step since the last
@@ -39,7 +40,7 @@ class WeightLayout {
 
   Model* const model_;
   bool left_ = true;
-  absl::Time again_ = absl::InfinitePast();
+  MonotonicTime again_ = MonotonicTime::InfinitePast();
   absl::Duration step_took_ = absl::ZeroDuration();  // the last step, until Go
 };
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/interrupt.h"
@@ -40,7 +40,7 @@ absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl
 absl::Status CheckStatementTime(double max_seconds) {
   if (max_seconds == 0) return absl::OkStatus();
   const std::shared_ptr<RunningWork> work = StatementCall::Work();
-  if (work == nullptr || absl::Now() < work->began() + absl::Seconds(max_seconds)) {
+  if (work == nullptr || MonotonicTime::Now() < work->start() + absl::Seconds(max_seconds)) {
     return absl::OkStatus();
   }
   return absl::DeadlineExceededError(

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/remote_generator.h"
 #include "extension/connection/await.h"
@@ -14,10 +14,10 @@ constexpr absl::Duration kLongest = absl::Minutes(1);  // of all questions
 
 // What comes too late is found out at the first use.
 absl::Status AwaitProofs(Connection& connection, RemoteGenerator& generator) {
-  const absl::Time end = absl::Now() + kLongest;
+  const MonotonicTime end = MonotonicTime::Now() + kLongest;
   for (const std::shared_ptr<Request>& question : generator.Prove(connection.Salt())) {
     const absl::Status waited = Await(connection.db(), *question, [end] {
-      return absl::Now() < end ? absl::OkStatus() : absl::DeadlineExceededError("");
+      return MonotonicTime::Now() < end ? absl::OkStatus() : absl::DeadlineExceededError("");
     });
     if (absl::IsCancelled(waited)) return waited;
   }

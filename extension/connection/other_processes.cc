@@ -19,9 +19,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/json.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
@@ -37,9 +37,9 @@ constexpr absl::Duration kQuestionTime = absl::Milliseconds(100);
 constexpr size_t kMostQuestion = 64 << 10;
 
 // Whether `fd` is ready for `events` by then; not where `wake` is.
-bool WaitFor(int fd, short events, absl::Time until, int wake) {
+bool WaitFor(int fd, short events, MonotonicTime until, int wake) {
   for (;;) {
-    const absl::Duration left = std::min(until - absl::Now(), absl::Minutes(1));
+    const absl::Duration left = std::min(until - MonotonicTime::Now(), absl::Minutes(1));
     if (left <= absl::ZeroDuration()) return false;
     pollfd polled[] = {{fd, events, 0}, {wake, POLLIN, 0}};
     const int ready = poll(polled, 2, static_cast<int>(absl::ToInt64Milliseconds(left) + 1));
@@ -50,7 +50,7 @@ bool WaitFor(int fd, short events, absl::Time until, int wake) {
 
 // Goes on with `some` until it is over; whether it came to its end by then.
 template <typename Some>
-bool Finish(int fd, short events, absl::Time until, int wake, Some some) {
+bool Finish(int fd, short events, MonotonicTime until, int wake, Some some) {
   for (;;) {
     const Progress progress = some();
     if (progress != Progress::kWaits) return progress == Progress::kDone;
@@ -176,7 +176,7 @@ class Listener {
     ReadyToThrow();
     ExitGuard guard([](void* self) { static_cast<Listener*>(self)->Stop(); }, this);
     while (guard.allowed() && !stop_) {
-      if (!WaitFor(socket_.get(), POLLIN, absl::InfiniteFuture(), wake_.get())) continue;
+      if (!WaitFor(socket_.get(), POLLIN, MonotonicTime::InfiniteFuture(), wake_.get())) continue;
       try {
         AnswerOne();
       } catch (...) {  // no memory; the asker hears nothing
@@ -189,7 +189,7 @@ class Listener {
     const Descriptor asker(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!asker.open()) {
       // Out of descriptors, perhaps: the asker is there still, and poll would say so at once.
-      WaitFor(-1, 0, absl::Now() + kQuestionTime, wake_.get());
+      WaitFor(-1, 0, MonotonicTime::Now() + kQuestionTime, wake_.get());
       return;
     }
     ucred peer = {};
@@ -200,13 +200,14 @@ class Listener {
     }
     std::string text;
     auto receive = [&] { return ReceiveSome(asker.get(), kMostQuestion, &text); };
-    if (!Finish(asker.get(), POLLIN, absl::Now() + kQuestionTime, wake_.get(), receive)) return;
+    if (!Finish(asker.get(), POLLIN, MonotonicTime::Now() + kQuestionTime, wake_.get(), receive))
+      return;
     const std::optional<Json> question = Json::Parse(text);
     if (!question.has_value()) return;
     const std::string answer = Answer(*question).Dump();
     absl::string_view unsent = answer;
     auto send = [&] { return SendSome(asker.get(), &unsent); };
-    Finish(asker.get(), POLLOUT, absl::Now() + kQuestionTime, wake_.get(), send);
+    Finish(asker.get(), POLLOUT, MonotonicTime::Now() + kQuestionTime, wake_.get(), send);
   }
 
   void Stop() {

@@ -15,9 +15,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -177,7 +177,7 @@ Progress ReceiveSome(int fd, size_t most, std::string* text) {
 absl::StatusOr<std::vector<std::optional<Json>>> AskAll(const std::vector<ProcessSocket>& sockets,
                                                         const Json& question) {
   constexpr auto kSlice = static_cast<int>(kCheckpointInterval.count());
-  const absl::Time until = absl::Now() + kAnswerTime;
+  const MonotonicTime until = MonotonicTime::Now() + kAnswerTime;
   const std::string text = question.Dump();
   std::vector<std::unique_ptr<Conversation>> conversations;
   std::vector<Conversation*> waiting;
@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<std::optional<Json>>> AskAll(const std::vector<Proces
   }
   for (std::vector<pollfd> polled;;) {
     std::erase_if(waiting, [](const Conversation* conversation) { return conversation->over(); });
-    if (waiting.empty() || absl::Now() >= until) break;
+    if (waiting.empty() || MonotonicTime::Now() >= until) break;
     RETURN_IF_ERROR(Checkpoint());
     polled.clear();
     for (const Conversation* conversation : waiting) polled.push_back(conversation->polled());

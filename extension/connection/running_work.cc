@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/utf8.h"
 #include "engine/runtime/fork_guard.h"
 #include "extension/host/statement.h"
@@ -136,7 +137,9 @@ std::shared_ptr<RunningWork> RunningWork::Begin(WorkKind kind, WorkOwner owner, 
                                                 const WorkSpan& span, sqlite3_stmt* statement) {
   WorkSpan own = span;
   if (own.spending == nullptr) {
-    own = {.began = absl::Now(), .spending = std::make_shared<Spending>()};
+    own = {.began = absl::Now(),
+           .start = MonotonicTime::Now(),
+           .spending = std::make_shared<Spending>()};
   }
   WorkList& list = WorkList::Instance();
   std::shared_ptr<RunningWork> work(
@@ -156,8 +159,9 @@ std::vector<WorkInfo> RunningWork::All(absl::string_view salt) {
 void RunningWork::Cancel(int64_t id, const WorkOwner& canceller) {
   WorkList& list = WorkList::Instance();
   Watch watch;
-  const absl::Time until = absl::Now() + kMostWait;
-  for (absl::Time now = absl::Now(); now < until + kMostIdle; now = absl::Now()) {
+  const MonotonicTime until = MonotonicTime::Now() + kMostWait;
+  for (MonotonicTime now = MonotonicTime::Now(); now < until + kMostIdle;
+       now = MonotonicTime::Now()) {
     if (list.Cancel(id, canceller, watch, /*insist=*/now >= until)) return;
     absl::SleepFor(now >= until ? kIdlePoll : kPoll);
   }
@@ -258,7 +262,7 @@ WorkInfo RunningWork::Info() const {
                    .hint = hint_,
                    .counts = counts_,
                    .began = span_.began,
-                   .elapsed = absl::Now() - span_.began,
+                   .elapsed = MonotonicTime::Now() - span_.start,
                    .waiting_for = ""};
   if (const char* what = waiting_for_) info.waiting_for = what;
   // Other functions of the statement ask, too.

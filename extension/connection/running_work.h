@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/memo_scan.h"
 #include "extension/connection/spending.h"
 #include "extension/host/sqlite_api.h"
@@ -68,6 +69,7 @@ struct WorkInfo {
 // What records of one statement share: its budgets count from its beginning.
 struct WorkSpan {
   absl::Time began = absl::InfinitePast();  // no record has been made yet
+  MonotonicTime start = {};                 // the same moment
   std::shared_ptr<Spending> spending = {};
 };
 
@@ -125,7 +127,7 @@ class RunningWork {
   const std::shared_ptr<Spending>& spending() const { return span_.spending; }
   const WorkSpan& span() const { return span_; }
   const std::shared_ptr<MemoScan>& scan() const { return scan_; }
-  absl::Time began() const { return span_.began; }
+  MonotonicTime start() const { return span_.start; }
 
  private:
   friend class WorkList;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -16,23 +16,24 @@ double Median(std::vector<double> values) {
 absl::StatusOr<TimedEngine> TimedEngine::Load(const std::string& path, const ModelOptions& model,
                                               const EngineOptions& options) {
   TimedEngine timed;
-  const absl::Time begin = absl::Now();
+  const MonotonicTime begin = MonotonicTime::Now();
   ASSIGN_OR_RETURN(std::unique_ptr<Model> loaded, Model::Load(path, model));
-  timed.load_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
+  timed.load_seconds_ = absl::ToDoubleSeconds(MonotonicTime::Now() - begin);
   ASSIGN_OR_RETURN(timed.engine_, Engine::Start(std::move(loaded), options));
   if (timed.engine_->model().info().generates) {
     RETURN_IF_ERROR(timed.Run({timed.RandomPrompt(1)}, 1).status());
   } else {
     RETURN_IF_ERROR(timed.Embed({timed.RandomPrompt(1)}));
   }
-  timed.first_token_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
+  timed.first_token_seconds_ = absl::ToDoubleSeconds(MonotonicTime::Now() - begin);
   return timed;
 }
 
 absl::Status TimedEngine::WaitUntilLaidOut() const {
-  const absl::Time end = absl::Now() + absl::Minutes(5);
+  const MonotonicTime end = MonotonicTime::Now() + absl::Minutes(5);
   while (!engine_->Stats().laid_out) {
-    if (absl::Now() > end) return absl::DeadlineExceededError("the weights are not laid out yet");
+    if (MonotonicTime::Now() > end)
+      return absl::DeadlineExceededError("the weights are not laid out yet");
     absl::SleepFor(absl::Milliseconds(10));
   }
   return absl::OkStatus();
@@ -92,7 +93,7 @@ absl::StatusOr<bool> TimedEngine::TryRun(const std::vector<Prompt>& prompts, int
     ASSIGN_OR_RETURN(plug, Submit(RandomPrompt(kPlugTokens), 1, Priority::kInteractive));
   }
   const EngineStats before = engine_->Stats();
-  absl::Time begin = absl::Now();
+  MonotonicTime begin = MonotonicTime::Now();
   std::vector<std::shared_ptr<Request>> requests;
   for (const Prompt& prompt : prompts) {
     ASSIGN_OR_RETURN(std::shared_ptr<Request> request, Submit(prompt, max_tokens));
@@ -103,15 +104,15 @@ absl::StatusOr<bool> TimedEngine::TryRun(const std::vector<Prompt>& prompts, int
     RETURN_IF_ERROR(plug->result().status);
     begin = plug->submitted() + plug->result().total;
   }
-  absl::Time earliest = absl::InfiniteFuture(), latest = absl::InfinitePast();
-  absl::Time end = absl::InfinitePast();
+  MonotonicTime earliest = MonotonicTime::InfiniteFuture(), latest = MonotonicTime::InfinitePast();
+  MonotonicTime end = MonotonicTime::InfinitePast();
   *burst = {};
   for (const auto& request : requests) {
     request->WaitFor(absl::InfiniteDuration());
     const Generation& result = request->result();
     RETURN_IF_ERROR(result.status);
     if (result.tokens_out != max_tokens) return false;
-    const absl::Time first = request->submitted() + result.time_to_first_token;
+    const MonotonicTime first = request->submitted() + result.time_to_first_token;
     earliest = std::min(earliest, first);
     latest = std::max(latest, first);
     end = std::max(end, request->submitted() + result.total);
@@ -155,9 +156,10 @@ absl::StatusOr<double> TimedEngine::EmbedRate(int texts, int tokens, int reps) {
   std::vector<double> rates;
   for (int r = 0; r <= reps; ++r) {  // the first run warms up
     const std::vector<Prompt> prompts = RandomPrompts(texts, tokens);
-    const absl::Time begin = absl::Now();
+    const MonotonicTime begin = MonotonicTime::Now();
     RETURN_IF_ERROR(Embed(prompts));
-    if (r > 0) rates.push_back(texts * tokens / absl::ToDoubleSeconds(absl::Now() - begin));
+    if (r > 0)
+      rates.push_back(texts * tokens / absl::ToDoubleSeconds(MonotonicTime::Now() - begin));
   }
   return Median(rates);
 }

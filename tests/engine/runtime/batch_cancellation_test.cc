@@ -1,4 +1,5 @@
 #include "engine/runtime/batch_cancellation.h"
+#include "engine/base/monotonic_time.h"
 
 #include <gtest/gtest.h>
 
@@ -63,7 +64,7 @@ TEST_F(BatchCancellationTest, WaitingBeyondTheDeadlineGivesUp) {
   Begin({a.get()});
   EXPECT_FALSE(a->WaitFor(absl::Milliseconds(20)));
   EXPECT_FALSE(a->abandoned());  // it has had nothing of the model yet
-  a->set_deadline(absl::Now() + absl::Milliseconds(5));
+  a->set_deadline(MonotonicTime::Now() + absl::Milliseconds(5));
   EXPECT_FALSE(a->WaitFor(absl::Milliseconds(50)));
   EXPECT_TRUE(a->abandoned());
   EXPECT_FALSE(a->cancelled());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/grammar/state_machine.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/engine.h"
@@ -69,7 +70,7 @@ class GrammarTurnsTest : public testing::Test {
         token = sample.status();
       }
       end(entry.sequence,
-          entry.sequence->TakeSample(token, {}, absl::Now(), scheduler->grammar_work()));
+          entry.sequence->TakeSample(token, {}, MonotonicTime::Now(), scheduler->grammar_work()));
     }
     EXPECT_TRUE(scheduler->CheckIntegrity().ok());
     return kStepWork - *scheduler->grammar_work();

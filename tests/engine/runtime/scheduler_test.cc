@@ -1,4 +1,5 @@
 #include "engine/runtime/scheduler.h"
+#include "engine/base/monotonic_time.h"
 
 #include <gtest/gtest.h>
 
@@ -78,11 +79,11 @@ class SchedulerTest : public testing::Test {
     if (s->scoring()) {
       end = FinishReason::kStop;
     } else {
-      end = s->TakeSample(kSpoken, {}, absl::Now(), scheduler_->grammar_work()).value();
+      end = s->TakeSample(kSpoken, {}, MonotonicTime::Now(), scheduler_->grammar_work()).value();
     }
     if (!end) return;
     finished_.push_back(Id(*s));
-    Generation result = s->TakeResult(*end, absl::Now());
+    Generation result = s->TakeResult(*end, MonotonicTime::Now());
     scheduler_->Finish(s, true)->Deliver(std::move(result));
   }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/memo.h"
 #include "tests/engine/runtime/held_generator.h"
@@ -134,7 +135,7 @@ TEST_F(VoteTest, TheBallotsDeadlinesAreKept) {
   RequestSpec spec = Spec(2);
   spec.options.timeout_ms = 1;
   const std::shared_ptr<Request> request = Submit(spec);
-  generator_.asked[1]->set_deadline(absl::InfinitePast());
+  generator_.asked[1]->set_deadline(MonotonicTime::InfinitePast());
   EXPECT_FALSE(IsDone(request));
   EXPECT_FALSE(generator_.asked[0]->abandoned());
   ASSERT_TRUE(generator_.asked[1]->abandoned());
