@@ -18,6 +18,7 @@
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/this_process.h"
 #include "engine/remote/chat_request.h"
 #include "engine/remote/estimated_tokens.h"
 #include "engine/remote/meet_model.h"
@@ -105,7 +106,7 @@ struct Registry {
   }
 };
 
-std::atomic<pid_t> registry_owner{0};
+std::atomic<uint64_t> registry_owner{0};
 
 Registry& TheRegistry() {
   static auto& registry = *new Registry;  // never destroyed
@@ -308,8 +309,8 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
                                                               const std::string& options,
                                                               Patience patience,
                                                               std::atomic<bool>& cancel) {
-  pid_t owner = 0;
-  if (!registry_owner.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
+  uint64_t owner = 0;
+  if (!registry_owner.compare_exchange_strong(owner, ThisProcess()) && owner != ThisProcess()) {
     return ForkGuard::Error();
   }
   const std::optional<Json> parsed = Json::Parse(options);
@@ -347,7 +348,7 @@ bool HasNetwork() { return true; }
 
 std::vector<std::shared_ptr<RemoteGenerator>> RunningRemoteGenerators() {
   std::vector<std::shared_ptr<RemoteGenerator>> running;
-  if (registry_owner.load() != getpid()) return running;
+  if (registry_owner.load() != ThisProcess()) return running;
   Registry& registry = TheRegistry();
   absl::MutexLock lock(&registry.mutex);
   for (const auto& [key, generator] : registry.known) {

@@ -23,6 +23,7 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/this_process.h"
 #include "engine/runtime/fork_guard.h"
 
 namespace lm {
@@ -143,9 +144,9 @@ Network::~Network() {
 }
 
 absl::StatusOr<Network*> Network::Get() {
-  static std::atomic<pid_t> owner{0};
-  pid_t none = 0;
-  if (!owner.compare_exchange_strong(none, getpid()) && none != getpid()) {
+  static std::atomic<uint64_t> owner{0};
+  uint64_t none = 0;
+  if (!owner.compare_exchange_strong(none, ThisProcess()) && none != ThisProcess()) {
     return ForkGuard::Error();
   }
   static absl::Mutex mutex(absl::kConstInit);

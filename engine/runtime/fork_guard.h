@@ -3,16 +3,16 @@
 #ifndef LM_ENGINE_RUNTIME_FORK_GUARD_H_
 #define LM_ENGINE_RUNTIME_FORK_GUARD_H_
 
-#include <sys/types.h>
-#include <unistd.h>
+#include <cstdint>
 
 #include "absl/status/status.h"
+#include "engine/base/this_process.h"
 
 namespace lm {
 
 class ForkGuard {
  public:
-  bool forked() const { return getpid() != owner_; }
+  bool forked() const { return ThisProcess() != owner_; }
 
   static absl::Status Error() {
     return absl::FailedPreconditionError(
@@ -22,7 +22,7 @@ class ForkGuard {
   }
 
  private:
-  const pid_t owner_ = getpid();
+  const uint64_t owner_ = ThisProcess();
 };
 
 }  // namespace lm

@@ -6,6 +6,7 @@
 #include "engine/base/exit_guard.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/this_process.h"
 #include "engine/model/adapter_file.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/local_generator.h"
@@ -95,7 +96,7 @@ namespace {
 
 // The process that the registry below belongs to; 0 before the first call. Looked at before any
 // lock, which in a forked child may be held by a thread that does not exist.
-std::atomic<pid_t> registry_owner{0};
+std::atomic<uint64_t> registry_owner{0};
 
 // Never destroyed: other threads go on while exit() does its work.
 GeneratorRegistry& Registry() {
@@ -117,19 +118,19 @@ absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
 absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
                                                         const ModelOptions& options,
                                                         std::atomic<bool>& cancel) {
-  pid_t nobody = 0;
-  registry_owner.compare_exchange_strong(nobody, getpid());
+  uint64_t nobody = 0;
+  registry_owner.compare_exchange_strong(nobody, ThisProcess());
   RETURN_IF_ERROR(CheckNotForked());
   return Registry().Get(path, options, cancel);
 }
 
 absl::Status CheckNotForked() {
-  const pid_t owner = registry_owner.load();
-  return owner == 0 || owner == getpid() ? absl::OkStatus() : ForkGuard::Error();
+  const uint64_t owner = registry_owner.load();
+  return owner == 0 || owner == ThisProcess() ? absl::OkStatus() : ForkGuard::Error();
 }
 
 std::vector<std::shared_ptr<Generator>> RunningGenerators() {
-  if (registry_owner.load() != getpid()) return {};
+  if (registry_owner.load() != ThisProcess()) return {};
   return Registry().Running();
 }
 

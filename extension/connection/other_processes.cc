@@ -25,6 +25,7 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/this_process.h"
 #include "extension/connection/process_sockets.h"
 
 namespace lm {
@@ -200,8 +201,8 @@ class Listener {
     }
     std::string text;
     auto receive = [&] { return ReceiveSome(asker.get(), kMostQuestion, &text); };
-    if (!Finish(asker.get(), POLLIN, MonotonicTime::Now() + kQuestionTime, wake_.get(), receive))
-      return;
+    const MonotonicTime until = MonotonicTime::Now() + kQuestionTime;
+    if (!Finish(asker.get(), POLLIN, until, wake_.get(), receive)) return;
     const std::optional<Json> question = Json::Parse(text);
     if (!question.has_value()) return;
     const std::string answer = Answer(*question).Dump();
@@ -235,8 +236,8 @@ bool IsShared(absl::string_view salt) { return !absl::StartsWith(salt, "connecti
 }  // namespace
 
 void ShowToOtherProcesses(absl::string_view salt) {
-  static std::atomic<pid_t> tried{0};
-  if (!IsShared(salt) || tried.exchange(getpid()) == getpid()) return;
+  static std::atomic<uint64_t> tried{0};
+  if (!IsShared(salt) || tried.exchange(ThisProcess()) == ThisProcess()) return;
   for (const std::string& directory : SocketDirectories()) {
     mkdir(directory.c_str(), 0700);  // it may be there
     if (IsPrivate(directory) && Listener::Begin(directory)) return;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,17 @@
 #include <thread>
 
 #include "tests/engine/runtime/scripted_model.h"
+
+namespace {
+
+pid_t told = 0;  // what getpid() says; 0: the truth
+
+}  // namespace
+
+// In a namespace of its own a child may have its parent's number, which takes privileges.
+extern "C" pid_t getpid() noexcept {
+  return told != 0 ? told : static_cast<pid_t>(syscall(SYS_getpid));
+}
 
 namespace lm {
 namespace {
@@ -190,7 +202,9 @@ TEST_F(GeneratorRegistryTest, AForkedChildGetsAnErrorAndNeverHangs) {
   std::thread client([&] {
     while (!stop) Generate(*generator->engine(), {.prompt = {1, 2}, .options = {.max_tokens = 20}});
   });
+  const pid_t own = getpid();
   for (int i = 0; i < 50; ++i) {
+    told = i % 2 == 0 ? 0 : own;
     const int code = InChild([&] {
       const absl::Status get = GetGenerator(path_, {}).status();
       const absl::Status submit = generator->Submit({.prompt = {1}}).status();
@@ -202,8 +216,9 @@ TEST_F(GeneratorRegistryTest, AForkedChildGetsAnErrorAndNeverHangs) {
       generator.reset();  // must not wait for a thread that is not there
       _exit(right ? 0 : 1);
     });
-    ASSERT_EQ(code, 0);
+    EXPECT_EQ(code, 0) << i;
   }
+  told = 0;
   stop = true;
   client.join();
   EXPECT_TRUE(Generate(*generator->engine(), {.prompt = {1}}).status.ok());
