@@ -98,8 +98,9 @@ struct StepResults {
   std::vector<bool> late = {};
   // Where they are wanted: how sure each is (MarginOf). A model may not tell: then there are none.
   std::vector<float> margins = {};
-  // Where it is false what the cache's blocks hold is not known: one of cache_ops failed.
-  bool cache_ops_done = false;
+  // Those of cache_ops that have not been done, where one of them failed, and that first. To begin
+  // anew with others would copy from what those have written.
+  std::vector<CacheOp> cache_ops_left = {};
 };
 
 // One thread at a time, except for the constant getters.

@@ -207,9 +207,9 @@ absl::Status Transformer::Run(ModelStep step, const std::atomic<bool>& cancel,
   picked_ = false;
   Prepare(std::move(step));
   results->late.clear();
-  results->cache_ops_done = false;
-  RETURN_IF_ERROR(ApplyCacheOps());
-  results->cache_ops_done = true;
+  const absl::Status applied = ApplyCacheOps();
+  results->cache_ops_left = std::move(step_.cache_ops);
+  RETURN_IF_ERROR(applied);
   if (step_.tables.tokens.empty()) return absl::OkStatus();
   auto set_cancel = [this](const std::atomic<bool>* flag) {
     for (const Stage& stage : stages_) stage.backend->set_cancel(flag);
@@ -272,7 +272,7 @@ absl::Status Transformer::Pick(std::vector<SamplingRow> samples,
 
 absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* results) {
   if (!std::exchange(picked_, false)) return absl::FailedPreconditionError("nothing was picked");
-  results->cache_ops_done = true;
+  results->cache_ops_left.clear();
   results->logits.clear();
   results->hidden.clear();
   results->margins.clear();
@@ -377,13 +377,19 @@ absl::Status Transformer::RunMtp(StepResults* results) {
   return Head(mtp.output_norm, mtp.output ? *mtp.output : weights_.head(), results);
 }
 
+// Takes off the step what is done.
 absl::Status Transformer::ApplyCacheOps() {
-  for (const CacheOp& op : step_.cache_ops) {
+  std::vector<CacheOp>& ops = step_.cache_ops;
+  absl::Status status;
+  size_t done = 0;
+  for (; done < ops.size(); ++done) {
     for (const Stage& stage : stages_) {
-      RETURN_IF_ERROR(stage.cache.Apply(op, stage.backend.get()));
+      if (status.ok()) status = stage.cache.Apply(ops[done], stage.backend.get());
     }
+    if (!status.ok()) break;
   }
-  return absl::OkStatus();
+  ops.erase(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(done));
+  return status;
 }
 
 absl::StatusOr<bool> Transformer::LayOutMore(absl::Duration time) {

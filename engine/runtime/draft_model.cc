@@ -121,7 +121,7 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
 
 // A step failed: what blocks hold is not known.
 void DraftModel::GiveUp(const std::vector<Active>& rows) {
-  if (!results_.cache_ops_done) blocks_.Distrust();
+  if (!results_.cache_ops_left.empty()) blocks_.Distrust();
   for (const Active& a : rows) {
     a.row->draft.tokens.clear();
     a.row->draft.margins.clear();

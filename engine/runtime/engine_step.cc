@@ -69,10 +69,9 @@ void Engine::RunAlone(const StepPlan& plan) {
 
 // Runs the model; results_ then has what the step wants.
 absl::Status Engine::RunModel(ModelStep step) {
-  results_.cache_ops_done = false;
   const absl::Status status =
       model_->language_model().Run(std::move(step), cancellation_->flag(), &results_);
-  if (!results_.cache_ops_done) DistrustBlocks();
+  if (!results_.cache_ops_left.empty()) DistrustBlocks();
   return status;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/runtime/mtp_drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
@@ -56,7 +57,7 @@ void MtpDrafter::Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const
 // A token of each row.
 absl::Status MtpDrafter::Step(absl::Span<Active> rows, std::vector<CacheOp>* cache_ops) {
   ModelStep step;
-  step.cache_ops = *cache_ops;
+  step.cache_ops = std::exchange(*cache_ops, {});
   step.tables.blocks.resize(model_.cache().classes.size());
   for (const Active& a : rows) {
     const auto row = static_cast<int32_t>(step.tables.tokens.size());
@@ -68,9 +69,8 @@ absl::Status MtpDrafter::Step(absl::Span<Active> rows, std::vector<CacheOp>* cac
   }
   step.margins = true;
   const MonotonicTime begin = MonotonicTime::Now();
-  results_.cache_ops_done = false;
   const absl::Status status = model_.Run(std::move(step), cancel_, &results_);
-  if (results_.cache_ops_done) cache_ops->clear();
+  *cache_ops = std::exchange(results_.cache_ops_left, {});
   RETURN_IF_ERROR(status);
   costs_.Record(static_cast<int32_t>(rows.size()), MonotonicTime::Now() - begin);
   absl::Span<const float> hidden = results_.hidden;

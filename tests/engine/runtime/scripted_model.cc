@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/random.h"
+#include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
 namespace lm {
@@ -299,7 +300,6 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
     return absl::CancelledError("cancelled");
   }
   *results = std::move(picked_);
-  results->cache_ops_done = true;
   return absl::OkStatus();
 }
 
@@ -320,12 +320,11 @@ absl::Status ScriptedModel::Run(ModelStep step, const std::atomic<bool>& cancel,
   is_picked_ = false;
   step_ = std::move(step);
   results->late.clear();
-  results->cache_ops_done = false;
-  for (const CacheOp& op : step_.cache_ops) {
-    const absl::Status status = ApplyCacheOp(op);
-    if (!status.ok()) return status;
+  results->cache_ops_left = std::exchange(step_.cache_ops, {});
+  while (!results->cache_ops_left.empty()) {
+    RETURN_IF_ERROR(ApplyCacheOp(results->cache_ops_left.front()));
+    results->cache_ops_left.erase(results->cache_ops_left.begin());
   }
-  results->cache_ops_done = true;
   results->logits.assign(step_.logit_rows.size() * vocab_size(), 0);
   results->tokens.clear();
   results->hidden.assign(step_.hidden_rows.size() * kHiddenSize, 0);

@@ -7,6 +7,7 @@
 #include "engine/runtime/draft_model.h"
 #include "engine/runtime/draft_odds.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/mtp_drafter.h"
 #include "engine/runtime/prompt_lookup.h"
 #include "engine/runtime/step_costs.h"
 #include "tests/engine/runtime/scripted_model.h"
@@ -235,6 +236,63 @@ TEST(MtpDrafterTest, GuessesWhatPromptLookupCannot) {
   EXPECT_EQ(tokens[1], tokens[0]);
   EXPECT_GT(drafted[1], drafted[0]);
   EXPECT_GT(accepted[1], accepted[0] + 10);
+}
+
+// A cache of numbers, one a block, in which an operation fails.
+class FailingCache : public LanguageModel {
+ public:
+  explicit FailingCache(int fails) : fails_(fails) {}
+  int32_t vocab_size() const override { return 1; }
+  int32_t hidden_size() const override { return 1; }
+  int32_t context_length() const override { return 1000; }
+  const CacheShape& cache() const override { return shape_; }
+  absl::Status Run(ModelStep step, const std::atomic<bool>&, StepResults* results) override {
+    results->cache_ops_left = std::move(step.cache_ops);
+    for (std::vector<CacheOp>& left = results->cache_ops_left; !left.empty();) {
+      if (fails_-- == 0) return absl::InternalError("the copy failed");
+      blocks[left[0].to] = blocks[left[0].from];
+      left.erase(left.begin());
+    }
+    results->tokens.assign(step.samples.size(), 0);
+    results->hidden.assign(step.samples.size(), 0);
+    return absl::OkStatus();
+  }
+  absl::Span<char> BlockMemory(int32_t, int32_t) override { return {}; }
+  absl::Span<char> StateMemory(int32_t) override { return {}; }
+  absl::StatusOr<std::vector<float>> ApplyHead(bool, absl::Span<const float>) override {
+    return absl::UnimplementedError("no head");
+  }
+
+  std::vector<int> blocks = {10, 11, 12, 13};
+
+ private:
+  const CacheShape shape_ = CacheOf(4);
+  int fails_;  // operations before the one that fails
+};
+
+// The next step of the model does what is left of them.
+TEST(MtpDrafterTest, NoOperationOfTheCacheIsDoneTwice) {
+  const std::vector<CacheOp> ops = {
+      {.from = 0, .to = 1}, {.from = 2, .to = 0}, {.from = 3, .to = 2}};
+  for (int fails = 0; fails <= 3; ++fails) {
+    FailingCache model(fails);
+    const std::atomic<bool> cancel{false};
+    MtpDrafter drafter(&model, &cancel);
+    const Text context = {0, 0};
+    BlockTable blocks;
+    blocks.blocks = {{3}};
+    std::unique_ptr<DraftMemory> memory;
+    drafter.Observe(/*position=*/0, std::vector<float>{0}, &memory);
+    DraftRow row{.context = context, .most = 2, .blocks = &blocks, .memory = &memory};
+    std::vector<CacheOp> left = ops;
+    drafter.Propose(
+        absl::MakeSpan(&row, 1), [](const DraftRow&) { return true; }, &left);
+    EXPECT_EQ(row.draft.tokens.size(), fails < 3 ? 0u : 2u);
+    EXPECT_EQ(left.size(), 3u - fails);
+    StepResults results;
+    ASSERT_TRUE(model.Run({.cache_ops = left}, cancel, &results).ok());
+    EXPECT_EQ(model.blocks, (std::vector<int>{12, 10, 13, 13})) << fails;
+  }
 }
 
 TEST(DraftOddsTest, FollowsWhatBecomesOfGuesses) {
