@@ -111,10 +111,14 @@ StepPlan Scheduler::Schedule(const StepLimits& limits) {
   step.plan.preemptions = std::exchange(preemptions_, 0);
   PlanDecodes(limits, &step);
   const size_t most = options_.max_sequences;
+  if (BatchPromptsMayGoOn()) step.kept = std::clamp(step.budget / 2, 0, kLeastBatchTokens);
+  step.budget -= step.kept;
   PlanPrompts(Priority::kInteractive, &step);
   const bool room = AdmitWaiting(&interactive_waiting_, most + kInteractiveSeats, &step);
+  step.budget += step.kept;
   if (step.interactive) {
-    step.prompt_limit = std::min(step.prompt_limit, limits.beside_interactive - step.prompt_tokens);
+    const int32_t left = limits.beside_interactive - step.prompt_tokens;
+    step.prompt_limit = std::max(std::min(step.prompt_limit, left), step.kept);
   }
   PlanPrompts(Priority::kBatch, &step);
   if (room) AdmitWaiting(&batch_waiting_, most, &step);
@@ -132,6 +136,15 @@ StepPlan Scheduler::Schedule(const StepLimits& limits) {
 
 bool Scheduler::HasInteractive() const {
   return interactive_waiting_.size() > 0 || (!running_.empty() && running_.front()->interactive());
+}
+
+bool Scheduler::BatchPromptsMayGoOn() const {
+  const bool one_may_enter =
+      batch_waiting_.size() > 0 &&
+      running_.size() + loading_.size() < static_cast<size_t>(options_.max_sequences);
+  return one_may_enter || std::any_of(running_.begin(), running_.end(), [](const auto& sequence) {
+           return !sequence->interactive() && !sequence->decoding();
+         });
 }
 
 bool Scheduler::HasBatchBesideInteractive() const {

@@ -39,7 +39,8 @@
 //
 // As long as there are interactive sequences, a step takes about as long as they may wait for a
 // token (StepLimits): beside them only some of the batch rows decode, in turns, and batch prompts
-// have the tokens that are left.
+// have the tokens that are left. But a few of both go on in every step: interactive sequences may
+// come without end.
 #ifndef LM_ENGINE_RUNTIME_SCHEDULER_H_
 #define LM_ENGINE_RUNTIME_SCHEDULER_H_
 
@@ -83,7 +84,8 @@ struct SchedulerOptions {
 // How much a step may compute, so that sequences get their next token in time.
 struct StepLimits {
   // Tokens of prompts beside interactive, or batch, sequences that decode; at least 1. Batch
-  // prompts beside an interactive prompt have what that leaves of beside_interactive.
+  // prompts beside an interactive prompt have what that leaves of beside_interactive, but at least
+  // kLeastBatchTokens.
   int32_t beside_interactive = std::numeric_limits<int32_t>::max();
   int32_t beside_batch = std::numeric_limits<int32_t>::max();
   double token_seconds = 0;  // what a token of a prompt adds to a step; 0: not known
@@ -94,6 +96,9 @@ struct StepLimits {
 
 // Batch rows that decode in each step, however many interactive rows there are.
 inline constexpr int32_t kLeastBatchRows = 4;
+// Tokens of each step that batch prompts have, however many interactive prompts there are; of a
+// small step half.
+inline constexpr int32_t kLeastBatchTokens = 32;
 
 // The least tokens that a prefix has to save for a sequence to be held back until it is computed.
 inline constexpr int kLeastHeldPrefix = 32;
@@ -190,6 +195,7 @@ class Scheduler {
   struct Step;  // a plan that is being made, and what is left of the step (scheduler_step.h)
 
   // What a step computes (scheduler.cc).
+  bool BatchPromptsMayGoOn() const;  // one runs, or has a place to
   void PlanDecodes(const StepLimits& limits, Step* step);
   void PlanPrompts(Priority priority, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);

@@ -83,6 +83,7 @@ void Scheduler::LendPriority(const Awaited& awaited, Step* step) {
   Sequence* sequence = awaited.sequence;
   if (sequence == nullptr || sequence->interactive()) return;
   if (step->HasPlanned(*sequence)) return;
+  step->budget += std::exchange(step->kept, 0);  // this is a batch prompt that goes on
   Plan(sequence, awaited.tokens - sequence->computed(), step);
 }
 

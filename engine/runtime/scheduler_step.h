@@ -13,6 +13,7 @@ namespace lm {
 struct Scheduler::Step {
   StepPlan plan;
   int32_t budget = 0;  // tokens that the step has left
+  int32_t kept = 0;    // for batch prompts, beside them while interactive ones are planned
   // Those of them that prompts may have.
   int32_t prompt_limit = std::numeric_limits<int32_t>::max();
   int32_t scored_rows = 0;     // planned

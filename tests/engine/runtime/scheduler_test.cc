@@ -383,11 +383,41 @@ TEST_F(SchedulerTest, PromptsLeaveDecodingOnesTheirTime) {
   Add(2, Prompt(900, 'b'), 2);
   EXPECT_EQ(Step(limits), (Plan{{1, 1}, {2, 100}}));
   AddInteractive(3, Prompt(20, 'c'), 3);
-  EXPECT_EQ(Step(limits), (Plan{{1, 1}, {3, 20}, {2, 12}}));  // the first token waits for all
+  EXPECT_EQ(Step(limits), (Plan{{1, 1}, {3, 20}, {2, 32}}));  // the first token waits for all
   EXPECT_EQ(Step(limits), (Plan{{3, 1}, {2, 32}}));
   EXPECT_EQ(Step(limits), (Plan{{3, 1}, {2, 32}}));
   EXPECT_EQ(Step(limits), (Plan{{2, 400}}));  // nobody decodes
   RunToEnd();
+}
+
+TEST_F(SchedulerTest, BatchPromptsGoOnBesideInteractiveOnesWithoutEnd) {
+  constexpr int32_t kTokens = 400;
+  for (const bool runs : {true, false}) {
+    Make({.step_tokens = kTokens, .cache = CacheOf(1000)});
+    int id = 0;
+    auto add_interactive = [&] {
+      ++id;
+      AddInteractive(id, Prompt(kTokens, 10 + id % 100), 1);
+    };
+    if (!runs) add_interactive();
+    Add(1000, Prompt(3 * kLeastBatchTokens - 5, 'b'), 2);
+    if (runs) add_interactive();
+    for (int step = 0; step < 5; ++step) {
+      add_interactive();
+      const Plan plan = Step({.beside_interactive = 40});
+      int32_t batch = 0, all = 0;
+      for (const auto& [planned, tokens] : plan) {
+        all += tokens;
+        if (planned == 1000) batch += tokens;
+      }
+      EXPECT_LE(all, kTokens);
+      EXPECT_EQ(batch, step < 2 ? 32 : step == 2 ? 27 : step == 3 ? 1 : 0) << step;
+    }
+    EXPECT_EQ(requests_[runs ? 0 : 1]->result().tokens.size(), 2u);
+    RunToEnd();
+    requests_.clear();
+    finished_.clear();
+  }
 }
 
 TEST_F(SchedulerTest, BatchRowsSitOutInTurnsBesideAnInteractiveOne) {
@@ -424,7 +454,7 @@ TEST_F(SchedulerTest, APrefixThatAnInteractiveOneAwaitsIsComputedBeforeThoseBehi
   for (int i = 101; i < 120; ++i) AddInteractive(i, Prompt(100, i - 100), 1);
   EXPECT_EQ(Step(), (Plan{{1, 100}}));
   EXPECT_EQ(Step(), (Plan{{1, 100}}));
-  EXPECT_EQ(Step(), (Plan{{100, 22}, {101, 78}}));  // behind whole blocks: 288 of the 300
+  EXPECT_EQ(Step(), (Plan{{100, 22}, {101, 46}, {1, 32}}));  // behind whole blocks: 288 of the 300
   EXPECT_EQ(finished_, (std::vector<int>{100}));
   EXPECT_EQ(last_.tokens_reused, 288);
   RunToEnd();
@@ -440,7 +470,8 @@ TEST_F(SchedulerTest, NobodyWaitsForAPrefixThatHasLostItsWindow) {
   Add(1, Join(prefix, Prompt(2000, 'b')));
   for (int step = 0; step < 12; ++step) EXPECT_EQ(Step(), (Plan{{1, 64}}));
   AddInteractive(100, Join(prefix, Prompt(16, 'c')), 1);
-  EXPECT_EQ(Step(), (Plan{{100, 64}}));
+  EXPECT_EQ(Step(), (Plan{{100, 32}, {1, 32}}));
+  EXPECT_EQ(Step(), (Plan{{100, 32}, {1, 32}}));
   EXPECT_EQ(Step(), (Plan{{100, 16}, {1, 48}}));
   EXPECT_EQ(last_.tokens_reused, 0);
   EXPECT_EQ(finished_, (std::vector<int>{100}));
