@@ -159,7 +159,11 @@ bool RunsAlone(sqlite3* db, absl::string_view table) {
     if (tokens[i].Is("SELECT") || tokens[i].Is("IN") || tokens[i].Is("JOIN")) return false;
   }
   const size_t from = FindWord(tokens, 0, {"FROM"});
-  if (from == tokens.size()) return !tokens[0].Is("SELECT");
+  if (from == tokens.size()) {  // it writes: that, or one whose trigger reads the table
+    return std::any_of(tokens.begin(), tokens.end(),
+                       [table](const SqlToken& token) { return token.Names(table); });
+  }
+  if (!tokens[0].Is("SELECT") && !tokens[0].Is("DELETE")) return false;
   size_t name = from + 1;
   if (name + 1 < tokens.size() && tokens[name + 1].Is(".")) name += 2;
   return name < tokens.size() && tokens[name].Names(table) &&
@@ -400,18 +404,23 @@ absl::StatusOr<bool> CreateInTemp(const Connection& connection) {
   const absl::StatusOr<bool> has_content = HasContent(db);
   if (EndsStatementAround(has_content.status())) return has_content;
   if (!has_content.value_or(false)) return false;
+  // SQLite tells a table that is new in a transaction of no savepoint that is open, not even that
+  // it rolls back to it; of all of them, once there has been one more, as there can be unless a
+  // statement is writing.
+  const auto tell_of_savepoints = [db] {
+    if (sqlite3_get_autocommit(db) != 0) return absl::OkStatus();
+    return Execute(db, "SAVEPOINT lm_told; RELEASE lm_told");
+  };
+  const absl::Status can_tell = tell_of_savepoints();
+  if (EndsStatementAround(can_tell)) return can_tell;
+  if (!can_tell.ok()) return false;
   for (const char* name : missing) {
     const absl::Status created =
         Execute(db, absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name).c_str());
     if (EndsStatementAround(created)) return created;
     if (!created.ok()) return false;
   }
-  // SQLite tells a table that is new in a transaction of no savepoint that is open, not even that
-  // it rolls back to it; of all of them, once there has been one more.
-  if (sqlite3_get_autocommit(db) == 0) {
-    const absl::Status told = Execute(db, "SAVEPOINT lm_told; RELEASE lm_told");
-    if (EndsStatementAround(told)) return told;
-  }
+  RETURN_IF_ERROR(tell_of_savepoints());
   return true;
 }
 

@@ -41,14 +41,16 @@ absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
     Rewind();
     return absl::OkStatus();
   }
-  plan_ = plan;
+  plan_ = -1;  // what fails half-way is no scan to go back to
   for (int i = 0; i < kMostTableArguments; ++i) {
     arguments_[i].reset(values[i] != nullptr ? sqlite3_value_dup(values[i]) : nullptr);
     if (values[i] != nullptr && arguments_[i] == nullptr) {
       return absl::ResourceExhaustedError("out of memory");
     }
   }
-  return Filter(TableArguments(spec_, values, plan >> kMostTableArguments));
+  RETURN_IF_ERROR(Filter(TableArguments(spec_, values, plan >> kMostTableArguments)));
+  plan_ = plan;
+  return absl::OkStatus();
 }
 
 absl::Status TableCursor::Column(int column, sqlite3_context* context) {

@@ -81,7 +81,6 @@ class TableCursor : public VirtualCursor {
   // Instead of Filter(), where the arguments are those of the last scan and can_rewind() is true.
   virtual void Rewind() {}
 
-  // After one that failed there is none of the same cursor.
   absl::Status Begin(int plan, const char* text, sqlite3_value** args) final;
   absl::Status Column(int column, sqlite3_context* context) final;
 

@@ -3,6 +3,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
+#include "extension/host/statement.h"
 
 namespace lm {
 namespace {
@@ -68,7 +69,10 @@ int Open(sqlite3_vtab* vtab, sqlite3_vtab_cursor** out) noexcept {
   return RunFor(vtab, [&] {
     auto handle = std::make_unique<CursorHandle>();
     handle->cursor = Of(vtab).Open();
-    *out = OpenedOf(vtab) = handle.release();
+    *out = handle.release();
+    // Of several statements, what is closed next may be another one's.
+    const bool alone = BusyStatementsOfHost(Of(vtab).connection().db()).size() == 1;
+    OpenedOf(vtab) = alone ? *out : nullptr;
     return absl::OkStatus();
   });
 }

@@ -40,7 +40,8 @@ class VirtualCursor {
   virtual absl::Status Column(int column, sqlite3_context* context) = 0;
   virtual int64_t rowid() const = 0;
   // Whether it has the rows of its last scan for another one. In a subquery SQLite opens a cursor
-  // anew for each scan, and closes the one before it only then: this object goes on in the new one.
+  // anew for each scan, and closes the one before it directly after that: this object goes on in
+  // the new one, where no other statement runs that may close one.
   virtual bool can_rewind() const { return false; }
 };
 
@@ -71,7 +72,8 @@ class VirtualTable {
 // What SQLite hands back of it.
 struct VirtualTableHandle : sqlite3_vtab {
   std::unique_ptr<VirtualTable> table;
-  sqlite3_vtab_cursor* opened = nullptr;  // the last one, until its first scan
+  sqlite3_vtab_cursor* opened =
+      nullptr;  // the last one, until its first scan, of a statement alone
 };
 
 // Runs a method of a table for SQLite: what it returns or throws becomes SQLite's code and text.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_slot.h"
 #include "extension/connection/connection.h"
@@ -22,9 +21,6 @@ bool Names(absl::string_view sql, absl::string_view function) {
                      [function](const SqlToken& token) { return token.Names(function); });
 }
 
-// Those that we prepare ourselves say so.
-bool IsOurs(absl::string_view sql) { return absl::StrContains(sql, "/* sqlite-lm: "); }
-
 // How often it, or the program of a trigger, has begun.
 int RunOf(sqlite3_stmt* statement) {
   return statement != nullptr ? sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) : 0;
@@ -41,11 +37,10 @@ bool RunningStatements::Known::FiresOn(absl::Span<sqlite3_stmt* const> busy) con
 
 std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
                                                    absl::string_view function) {
-  std::vector<sqlite3_stmt*> candidates = BusyStatements(connection.db());
+  std::vector<sqlite3_stmt*> candidates = BusyStatementsOfHost(connection.db());
   std::erase_if(known_, [&](const Known& known) {
     return known.work.expired() && !known.FiresOn(candidates);
   });
-  std::erase_if(candidates, [](sqlite3_stmt* s) { return IsOurs(sqlite3_sql(s)); });
   const bool certain = candidates.size() == 1;
   // In the text, unless it is a view that calls.
   auto named = std::stable_partition(

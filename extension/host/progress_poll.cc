@@ -16,8 +16,8 @@ constexpr std::chrono::milliseconds kInterval{50};
 // program is as short as SQLite's first allocation for one: where the host has set
 // SQLITE_LIMIT_VDBE_OP so low that it is too long, the caller's is, too.
 constexpr absl::string_view kInstructions =
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-    "SELECT 1 FROM n WHERE i % 1200 = 0";
+    "WITH RECURSIVE lm_waits(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM lm_waits) "
+    "SELECT 1 FROM lm_waits WHERE i % 1200 = 0";
 
 ThreadSlot<const ProgressPoll::Call> innermost_call;
 

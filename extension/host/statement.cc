@@ -201,6 +201,13 @@ std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db) {
   return busy;
 }
 
+std::vector<sqlite3_stmt*> BusyStatementsOfHost(sqlite3* db) {
+  std::vector<sqlite3_stmt*> busy = BusyStatements(db);
+  std::erase_if(
+      busy, [](sqlite3_stmt* s) { return absl::StrContains(sqlite3_sql(s), "/* sqlite-lm: "); });
+  return busy;
+}
+
 int StepOf(sqlite3_stmt* statement) {
   return sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0);
 }

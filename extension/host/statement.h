@@ -112,6 +112,8 @@ inline constexpr absl::string_view kOfNoCaller = "/* sqlite-lm: no caller */ ";
 // question, that is the one.
 // REQUIRES: called on the thread that uses the connection.
 std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db);
+// But for those that we have prepared ourselves, which say so in their texts ("/* sqlite-lm: ").
+std::vector<sqlite3_stmt*> BusyStatementsOfHost(sqlite3* db);
 
 // How many instructions it had executed when sqlite3_step() last returned: the same throughout one
 // call of that, in which all triggers of a statement fire. Of any thread, as long as it is there.

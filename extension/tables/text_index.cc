@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 
@@ -77,6 +78,7 @@ absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text,
   ASSIGN_OR_RETURN(const std::vector<std::string> queries, QueriesOf(text));
   HashMap<size_t, double> scores;
   for (const std::string& query : queries) {
+    RETURN_IF_ERROR(Checkpoint());
     search_.Bind(1, query);
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, search_.Step());

@@ -202,8 +202,8 @@ class Side:
 
     def authorize(self, action, first, second, schema, accessor):
         # A common table within ours is itself the one that reads; a table of which no column is read has no reader,
-        # nor has what declares a virtual table.
-        if accessor not in (MARK, "excluded") and second and second != MARK and first != "sqlite_master":
+        # nor has what declares a virtual table. Where a call lasts, lm_waits has the host's progress handler asked.
+        if accessor not in (MARK, "excluded") and second and second != MARK and first not in ("sqlite_master", "lm_waits"):
             self.asked[action, first, second] = 1
         return sqlite3.SQLITE_OK
 
@@ -230,8 +230,8 @@ class Side:
                 "transaction": self.connection.in_transaction,
                 # FTS5 reads its tables by statements of its own; what a view in temp may call is looked up for each
                 # statement, look-ahead's too.
-                "traced": [t for t in self.traced
-                           if "lm_stats" not in t and "'words_" not in t and "sqlite_temp_master" not in t],
+                "traced": [t for t in self.traced if "lm_stats" not in t and "'words_" not in t
+                           and "sqlite_temp_master" not in t and "lm_waits" not in t],
                 "authorized": +self.asked}
         for table in ("notes", "tags", "log", "facts"):
             seen[table] = self.run(f"SELECT * FROM {table}").fetchall()

@@ -161,6 +161,25 @@ class LoadTest(unittest.TestCase):
                 connection.execute("INSERT INTO temp.lm_settings VALUES ('top_k', 9), ('nonsense', 1)")
             self.assertEqual(connection.execute(changed).fetchall(), [("seed",)])
             connection.close()
+        # What is made with the first change to another table, too.
+        for first in ("INSERT INTO temp.lm_examples VALUES ('e', 'p', 'a')", "INSERT INTO lm_jobs(name, query) VALUES ('j', 'SELECT 1, 2')"):
+            connection = harness.connect()
+            for sql in ("CREATE TABLE t(x)", "BEGIN", "SAVEPOINT a", first, "INSERT INTO temp.lm_settings VALUES ('seed', 7)", "ROLLBACK TO a", "COMMIT"):
+                connection.execute(sql)
+            self.assertEqual(connection.execute(changed).fetchall(), [])
+            self.assertEqual(harness.value(connection, "SELECT count(*) FROM temp.lm_examples"), 0)
+            connection.close()
+
+    def test_a_new_databases_triggers_read_the_tables(self):
+        for when in ("AFTER INSERT ON t", "INSTEAD OF INSERT ON v"):
+            connection = harness.connect()
+            connection.executescript("CREATE TABLE t(x); CREATE TABLE log(x); CREATE TEMP VIEW v AS SELECT x FROM t")
+            connection.execute(f"CREATE TEMP TRIGGER tr {when} WHEN (SELECT value FROM lm_settings WHERE key = 'seed') = 0 "
+                               "BEGIN INSERT INTO log SELECT new.x FROM lm_settings WHERE key = 'seed'; END")
+            for x in ("one", "two"):
+                connection.execute(f"INSERT INTO {when[-1]} VALUES (?)", (x,))
+            self.assertEqual(connection.execute("SELECT x FROM log").fetchall(), [("one",), ("two",)])
+            connection.close()
 
     def test_a_new_databases_encoding_is_its_owners(self):
         connection = harness.connect()

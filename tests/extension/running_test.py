@@ -51,6 +51,24 @@ class TicketsOfOthersTest(unittest.TestCase):
         connection.close()
 
 
+class CursorsOfOthersTest(unittest.TestCase):
+    def test_a_statement_is_itself_whichever_other_one_ends_between_its_cursors_beginning_and_its_scan(self):
+        connection = harness.connect()
+        connection.execute("CREATE TABLE t(x)")
+        connection.execute("INSERT INTO t VALUES ('a'), ('b'), ('c')")
+        query = "SELECT id FROM lm_query('SELECT x, x FROM t', '{\"max_tokens\":2}')"
+        others = [connection.execute(query)]
+        others[0].fetchone()
+        connection.create_function("ends_the_other", 1, lambda x: others and others.pop().close() or x)
+        rows = connection.execute(f"SELECT t.x, q.id FROM t LEFT JOIN ({query}) q ON q.id = t.x WHERE ends_the_other(t.x) IS NOT NULL")
+        self.assertEqual(rows.fetchone(), ("a", "a"))
+        self.assertEqual(others, [])
+        running = connection.execute("SELECT sql FROM lm_running WHERE sql LIKE '%lm_query%'").fetchall()
+        self.assertEqual([sql.startswith("SELECT t.x") for sql, in running], [True])
+        self.assertEqual(rows.fetchall(), [("b", "b"), ("c", "c")])
+        connection.close()
+
+
 class RunningCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
