@@ -60,7 +60,8 @@ class MonotonicTime {
 // Waits, with the mutex let go meanwhile, until the condition holds or that moment has come.
 // Whether the condition holds. An absl::Mutex waits by the clock that jumps: a wait that is over
 // too early goes on, and none is for more than a second at once. (Where the clock is set back
-// during one, that one is as much longer, if the condition does not end it.)
+// during one, that one is as much longer, if the condition does not end it; its caller hears
+// nothing meanwhile, no interrupt either.)
 inline bool AwaitUntil(absl::Mutex& mutex, const absl::Condition& condition, MonotonicTime until)
     ABSL_SHARED_LOCKS_REQUIRED(mutex) {
   if (until == MonotonicTime::InfiniteFuture()) {

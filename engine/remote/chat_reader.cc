@@ -164,7 +164,7 @@ absl::Status ChatReader::ReadChoices(Generation* generation) const {
     generation->first_choices.push_back({std::move(begun), one.logprob});
   }
   if (share >= kLeastShare) return absl::OkStatus();
-  const std::string first = Printable(answer_.first[0].text);
+  const std::string first = Printable(secrets_.Without(answer_.first[0].text));
   if (generation->first_choices.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("none of the ", answer_.first.size(),

@@ -445,14 +445,14 @@ bool RemoteServer::AskAnother(RemoteCall* call, bool is_servers) {
 }
 
 void RemoteServer::Rejected(RemoteCall* call, int code) {
-  const std::string words = ErrorText(call->raw(), secrets_);
+  const std::string words = ErrorText(call->raw(), Secrets());  // a header may be a word of them
   const bool too_long = SaysTooLong(code, words);
   const size_t place = call->endpoint;
   if (too_long && SendShorter(call, words)) return pool_.Heard(place);
   if (SendWithout(call, code, words)) return pool_.Heard(place);
   const Trouble trouble = RejectionTrouble(code, call->raw());
-  absl::Status status =
-      RejectionStatus(pool_.url(call->endpoint), code, words, !options_.key_env.empty());
+  absl::Status status = RejectionStatus(pool_.url(place), code, ErrorText(call->raw(), secrets_),
+                                        !options_.key_env.empty());
   if (too_long) {
     status = absl::OutOfRangeError(absl::StrCat("the prompt is too long: ", status.message()));
   } else if (absl::IsUnavailable(status)) {

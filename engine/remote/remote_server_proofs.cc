@@ -73,8 +73,8 @@ void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& gene
   if (why.ok() && generation.text != CanaryAnswer(kind)) {
     why = absl::FailedPreconditionError(absl::StrCat(
         "the server ignores ", ConstraintName(kind), ": made to say ", CanaryAnswer(kind),
-        ", it said ", Printable(generation.text.substr(0, kShownOfProof)), " (spoken to as ",
-        DialectName(model_.dialect), "; see the option dialect)"));
+        ", it said ", Printable(secrets_.Without(generation.text, kShownOfProof)),
+        " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
   }
   proofs_.Note(kind, why);
   // The next who asks may find another server.

@@ -59,7 +59,8 @@ LM_API char* lm_generate(lm_engine* engine, const char* prompt, const char* syst
 
 /* Several prompts under one system prompt, decoded together. answers[i] is set for each prompt that
  * succeeded, and NULL for one that failed. Returns how many failed, and *error is the first one's;
- * -1 where the call itself failed (its options, say) and no prompt was answered. */
+ * -1 where the call itself failed (its options, say) and no prompt was answered. Some thousands are
+ * under way at once; it waits where the engine's queue is full, unless nothing of its own is in it. */
 LM_API int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_prompts,
                              const char* system, const char* options, char** answers,
                              lm_error** error);

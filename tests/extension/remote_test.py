@@ -724,6 +724,12 @@ class RemoteTest(RemoteCase):
         db = self.connect("http://127.0.0.1:9/v1", headers={"X-Title": "models", "X-Org": "127.0.0.1"}, retries=0)
         self.fails(db, "SELECT generate('x')", "http://127.0.0.1:9/v1/models: Failed to connect to 127.0.0.1")
 
+    def test_a_header_that_a_refusal_has_as_well_is_understood_there(self):
+        refused = {"code": 400, "error": {"message": "Unknown field: stream_options"}}
+        server = self.server(answer=lambda body: dict(refused) if "stream_options" in body else "yes")
+        db = self.connect(server.url, headers={"X-Mode": "stream"})
+        self.assertEqual(harness.value(db, "SELECT generate('x')"), "yes")
+
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
                    "bad": {"code": 422, "detail": "no such field"}, "key": {"code": 401, "error": "who are you"},
