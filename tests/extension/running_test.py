@@ -290,7 +290,7 @@ class RunningTest(RunningCase):
         text = "\n".join(lines).replace('"notes.db"', repr(self.path)).replace('"./lm0"', repr(harness.LM0))
         before, read, end = text.partition("watcher.execute")
         exec(before, names)
-        self.running("done > 0")
+        self.running("kind = 'statement' AND waiting_for = 'model'")
         exec(read + end, names)
         for thread in threading.enumerate():
             if thread is not threading.current_thread():
