@@ -135,14 +135,6 @@ class InterruptTest(unittest.TestCase):
         self.assert_prompt([self.latency("SELECT lm_embed(?)", LONG)])
         self.assert_engine_idles()
 
-    def test_between_answers_that_are_always_ready(self):
-        # So quick a model has the next one within milliseconds: no wait is long enough to ask in.
-        texts = json.dumps([f"row {i} about " + "and more " * 25 for i in range(10000)])
-        options = json.dumps({"model": harness.MODEL})
-        for sql in ("SELECT count(*) FROM lm_rank(?1, ?2, 3, ?3)",
-                    "SELECT lm_top_k(?1, value, 3, ?3) FROM json_each(?2)"):
-            self.assert_prompt([self.latency(sql, f"{sql} {i}", texts, options, after=0.3) for i in range(3)])
-
     def test_in_an_encoder(self):
         # All of a text is one step, and this one's only layer takes seconds: it is left in the middle.
         path = str(pathlib.Path(self.folder.name) / "encoder.gguf")
