@@ -50,11 +50,14 @@ struct FloatProduct {
   bool packed;
   int tokens;  // at least 1; tokens * panels is at most CpuKernels::float_accumulators
   int64_t k;
+  // So many products of k steps, one behind the other in w and x, are made side by side; their sums
+  // are added one after the other. A power of two up to CpuKernels::FloatParts; not of kContinue.
+  int parts = 1;
   float* acc;  // rows acc_stride floats apart
   int64_t acc_stride;
   Accumulate accumulate;
   // What will be read next, or null: at each step of k as many bytes as w has there, this many
-  // bytes farther on; if not packed, as far as w's own.
+  // bytes farther on; if not packed, as far as w's own. Of several parts, that of the first.
   const void* prefetch = nullptr;
   int64_t prefetch_step = 0;
 
@@ -84,6 +87,11 @@ struct Int16Product {
   int64_t prefetch_distance;
 };
 
+// Whether a quantised product has registers for several runs.
+constexpr bool LeavesRegisters(bool half_scales, int minima, int tokens) {
+  return minima < 2 && (!half_scales || tokens == 1);
+}
+
 // The products of `num_blocks` blocks of 32 as backend.h specifies them, accumulated in acc[t][i].
 struct QuantizedProduct {
   const PanelFormat* format;
@@ -105,6 +113,11 @@ struct QuantizedProduct {
   const void* scales;
   bool panel_scales;
   bool scales_ahead;  // of a panel: ask for the next blocks' ones
+  // So many pairs of panels are multiplied side by side: 1 or, with panel_scales,
+  // CpuKernels::QuantizedRuns. What follows is from one's codes and prefetch, scales (bytes) and
+  // acc (floats) to the next one's.
+  int runs = 1;
+  int64_t codes_run = 0, scales_run = 0, acc_run = 0;
   const ActivationRecord* x;  // [block][tokens]
   int tokens;                 // 1 to the tile of the format
   int64_t num_blocks;
@@ -153,6 +166,10 @@ struct CpuKernels {
   int quantized_tokens;
   int half_scale_tokens;
   int packed_tokens;
+  // How many places of memory few tokens' products read side by side at most. A core has more reads
+  // under way of several than of one, however early it asks.
+  int streams;
+  int stream_tokens;  // of quantised products
   // The most tokens in all for which codes are taken as the panel has them; of formats with half
   // scales second.
   int most_packed[2];
@@ -222,6 +239,19 @@ struct CpuKernels {
   void (*multiply)(float* x, const float* y, int64_t n);
   // out = x / divisor.
   void (*divide)(const float* x, float divisor, int64_t n, float* out);
+
+  // The most parts of a float product of this tile, packed.
+  int FloatParts(FloatTile tile) const {
+    int parts = tile.panels == 4 ? streams : 1;
+    while (parts > 1 && parts * tile.tokens * tile.panels > float_accumulators) parts /= 2;
+    return parts;
+  }
+  // How many runs a quantised product can have.
+  int QuantizedRuns(const PanelFormat& format, int tokens) const {
+    return tokens <= stream_tokens && LeavesRegisters(format.half_scales, format.minima, tokens)
+               ? streams
+               : 1;
+  }
 
   // The tile for `tokens` tokens and `panels` >= 1 panels. Few tokens take all panels they can, so
   // that weights are read in long runs.

@@ -20,15 +20,16 @@ inline F32x16 LoadWeights(const void* w, int64_t i) {
   if constexpr (kType == DType::kBF16) return F32x16::LoadBf16(static_cast<const uint16_t*>(w) + i);
 }
 
-template <DType kType, bool kPacked, int kTokens, int kNumPanels>
+template <DType kType, bool kPacked, int kTokens, int kNumPanels, int kParts = 1>
 void MultiplyFloatTile(const FloatProduct& p) {
+  static_assert(kParts == 1 || (kPacked && !kFewRegisters));
   // Every loop over the accumulators says that it is to be unrolled: of one that gcc leaves as it
   // is the whole array is in memory, and each fma waits for a store (half of the speed with
   // AVX-512).
-  F32x16 acc[kTokens][kNumPanels];
+  F32x16 acc[kParts * kTokens][kNumPanels];  // [part][token]
   auto at_acc = [&](int t, int j) { return p.acc + t * p.acc_stride + 16 * j; };
 #pragma GCC unroll 32
-  for (int t = 0; t < kTokens; ++t) {
+  for (int t = 0; t < kParts * kTokens; ++t) {
 #pragma GCC unroll 32
     for (int j = 0; j < kNumPanels; ++j) acc[t][j] = F32x16::Zero();
   }
@@ -46,10 +47,14 @@ void MultiplyFloatTile(const FloatProduct& p) {
   const bool wanted = p.prefetch != nullptr;
   const char* next = static_cast<const char*>(wanted ? p.prefetch : p.w);
   const int64_t next_step = wanted ? p.prefetch_step : 0;
+  const int64_t next_part = wanted ? p.k * p.k_stride * kBytes : 0;
   int64_t at = 0;
   for (int64_t k = 0; k < p.k; ++k) {
     if constexpr (kPacked) {
-      Prefetch(next, kNumPanels * 16 * kBytes);
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts; ++part) {
+        Prefetch(next + part * next_part, kNumPanels * 16 * kBytes);
+      }
       next += next_step;
     } else if (wanted) {
       Prefetch(next + at * kBytes, kNumPanels * 16 * kBytes);
@@ -69,14 +74,22 @@ void MultiplyFloatTile(const FloatProduct& p) {
         acc[t][j] = Fma(w, token, acc[t][j]);
       }
     } else {
-      F32x16 w[kNumPanels];
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts; ++part) {
+        const int64_t part_at = at + part * p.k * p.k_stride;
+        const float* const part_x = x + part * p.k * kTokens;
+        F32x16 w[kNumPanels];
 #pragma GCC unroll 32
-      for (int j = 0; j < kNumPanels; ++j) w[j] = LoadWeights<kType>(p.w, at + j * p.panel_stride);
+        for (int j = 0; j < kNumPanels; ++j) {
+          w[j] = LoadWeights<kType>(p.w, part_at + j * p.panel_stride);
+        }
 #pragma GCC unroll 32
-      for (int t = 0; t < kTokens; ++t) {
-        const F32x16 token = F32x16::Set(x[kPacked ? t : t * kScoreStride]);
+        for (int t = 0; t < kTokens; ++t) {
+          const F32x16 token = F32x16::Set(part_x[kPacked ? t : t * kScoreStride]);
+          F32x16* const sums = acc[part * kTokens + t];
 #pragma GCC unroll 32
-        for (int j = 0; j < kNumPanels; ++j) acc[t][j] = Fma(w[j], token, acc[t][j]);
+          for (int j = 0; j < kNumPanels; ++j) sums[j] = Fma(w[j], token, sums[j]);
+        }
       }
     }
     x += kPacked ? kTokens : 1;
@@ -90,16 +103,39 @@ void MultiplyFloatTile(const FloatProduct& p) {
     }
   }
 #pragma GCC unroll 32
+  for (int t = kTokens; t < kParts * kTokens; ++t) {
+#pragma GCC unroll 32
+    for (int j = 0; j < kNumPanels; ++j) acc[t % kTokens][j] = acc[t % kTokens][j] + acc[t][j];
+  }
+#pragma GCC unroll 32
   for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 32
     for (int j = 0; j < kNumPanels; ++j) acc[t][j].Store(at_acc(t, j));
   }
 }
 
+// The same of a product of p.parts parts, at most kParts of them.
+template <DType kType, bool kPacked, int kTokens, int kNumPanels, int kParts>
+void MultiplyFloatParts(const FloatProduct& p) {
+  if constexpr (kParts > 1 && (!kPacked || kNumPanels < 4 ||
+                               kParts * kTokens * kNumPanels > kFloatAccumulators)) {
+    MultiplyFloatParts<kType, kPacked, kTokens, kNumPanels, kParts / 2>(p);
+  } else if constexpr (kParts > 1) {
+    if (p.parts == kParts) {
+      return MultiplyFloatTile<kType, kPacked, kTokens, kNumPanels, kParts>(p);
+    }
+    MultiplyFloatParts<kType, kPacked, kTokens, kNumPanels, kParts / 2>(p);
+  } else {
+    MultiplyFloatTile<kType, kPacked, kTokens, kNumPanels>(p);
+  }
+}
+
 // Picks the tile's template for a number of tokens in [1, kTokens].
 template <DType kType, bool kPacked, int kNumPanels, int kTokens = kFloatAccumulators / kNumPanels>
 void MultiplyFloatTokens(const FloatProduct& p) {
-  if (p.tokens == kTokens) return MultiplyFloatTile<kType, kPacked, kTokens, kNumPanels>(p);
+  if (p.tokens == kTokens) {
+    return MultiplyFloatParts<kType, kPacked, kTokens, kNumPanels, kStreams>(p);
+  }
   if constexpr (kTokens > 1) MultiplyFloatTokens<kType, kPacked, kNumPanels, kTokens - 1>(p);
 }
 

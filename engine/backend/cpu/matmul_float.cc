@@ -53,7 +53,16 @@ class FewTokensProduct {
   void MultiplyStrip(const char* strip, const char* next, const Parts& parts) const {
     auto at = [&](int64_t step) { return strip + RowBytes(w_.dtype(), step * kStripRows); };
     const int64_t k = w_.cols();
-    for (int64_t chunk = 0; chunk < k; chunk += kFloatChunk) {
+    int64_t chunk = 0;
+    for (int abreast = abreast_; abreast > 1; abreast /= 2) {
+      const int64_t steps = abreast * kFloatChunk;
+      for (; chunk + steps <= k; chunk += steps) {
+        MultiplyPart(at(chunk), chunk, chunk + kFloatChunk, next,
+                     chunk == 0 ? Accumulate::kReplace : Accumulate::kAdd, parts.sums, nullptr,
+                     abreast);
+      }
+    }
+    for (; chunk < k; chunk += kFloatChunk) {
       const int64_t chunk_end = std::min<int64_t>(chunk + kFloatChunk, k);
       const bool whole = chunk_end - chunk <= part_;
       float* const chain = chunk == 0 || whole ? parts.sums : parts.chain;
@@ -71,9 +80,10 @@ class FewTokensProduct {
   }
 
  private:
-  // The steps [begin, end) of k, which lie in one chunk; converted: room for them as F32.
+  // The steps [begin, end) of k, which lie in one chunk, and the same of `abreast` - 1 chunks
+  // behind it; converted: room for them as F32.
   void MultiplyPart(const char* weights, int64_t begin, int64_t end, const char* next,
-                    Accumulate accumulate, float* acc, float* converted) const {
+                    Accumulate accumulate, float* acc, float* converted, int abreast = 1) const {
     FloatProduct product = {.type = w_.dtype(),
                             .w = nullptr,
                             .k_stride = kStripRows,
@@ -83,6 +93,7 @@ class FewTokensProduct {
                             .packed = true,
                             .tokens = 0,
                             .k = end - begin,
+                            .parts = abreast,
                             .acc = nullptr,
                             .acc_stride = kStripRows,
                             .accumulate = accumulate};
@@ -98,7 +109,7 @@ class FewTokensProduct {
         product.x = x_ + tiles_.begin(tile) * w_.cols() + begin * product.tokens;
         product.acc = acc + tiles_.begin(tile) * kStripRows + column;
         if (once_) {
-          product.PrefetchBehind(kPrefetchDistance);
+          product.PrefetchBehind(kPrefetchDistance / abreast);
         } else if (next != nullptr) {
           product.prefetch = next;
           product.prefetch_step = spread_bytes_;
@@ -119,6 +130,7 @@ class FewTokensProduct {
   const bool convert_ = w_.dtype() != DType::kF32 &&
                         (tiles_.count > 1 || (w_.dtype() == DType::kBF16 && choice_.panels < 4));
   const bool once_ = tiles_.count == 1 && !convert_;
+  const int abreast_ = once_ ? kernels_.FloatParts(choice_) : 1;  // chunks
   const int64_t part_ = once_ ? kFloatChunk : kStepsInL1;
   const int64_t passes_ = kStripRows / columns_ * tiles_.count;
   const int64_t spread_bytes_ = (RowBytes(w_.dtype(), kStripRows) + passes_ - 1) / passes_;

@@ -27,13 +27,18 @@ constexpr int64_t kBytesAnItem = 1024 * 1024;
 constexpr int64_t kLeastBytesAnItem = 64 * 1024;
 constexpr int64_t kItemsAThread = 4;
 
+// What is read side by side is not asked for where it begins: less than so much of each is no gain.
+constexpr int64_t kLeastBytesARun = 32 * 1024;
+
 // How many pairs make an item, at most `most`, where threads that take them in turn are to end
-// together.
-int64_t PairsAnItem(int64_t pairs, int64_t threads, int64_t most) {
+// together; a multiple of `runs` if that can be.
+int64_t PairsAnItem(int64_t pairs, int64_t threads, int64_t most, int64_t runs) {
   const int64_t share = (pairs + threads - 1) / threads;
-  for (int64_t size = most; size > 1; --size) {
-    const int64_t turns = ((pairs + size - 1) / size + threads - 1) / threads;
-    if (turns * size <= share + share / 32) return size;
+  for (const int64_t step : {runs, int64_t{1}}) {
+    for (int64_t size = most / step * step; size > 1; size -= step) {
+      const int64_t turns = ((pairs + size - 1) / size + threads - 1) / threads;
+      if (turns * size <= share + share / 32) return size;
+    }
   }
   return 1;
 }
@@ -67,14 +72,19 @@ class CpuBackend::QuantizedPlan {
   struct Parts {
     uint8_t* codes;  // [block][panel][block_bytes_]
     float* scales;   // [block][panel][scales_a_panel_]
-    float* sums;     // [token][width_]
+    float* sums;     // [run][token][width_]
     char* piece;     // for PanelMatrix::Get
     PanelMatrix::Piece pair;
+  };
+  // Pairs that are multiplied side by side, so many pairs apart.
+  struct Runs {
+    int count;
+    int64_t pairs;
   };
   Parts LayOut(ScratchLayout* layout) const {
     return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * block_bytes_ : 0),
                  layout->Take<float>(panel_scales_ ? 0 : chunk_ * panels_ * scales_a_panel_),
-                 layout->Take<float>(kernels_.quantized_tokens * width_),
+                 layout->Take<float>(runs_ * kernels_.quantized_tokens * width_),
                  layout->Take<char>(args_.w.piece_scratch_bytes()),
                  {}};
   }
@@ -85,6 +95,8 @@ class CpuBackend::QuantizedPlan {
   static int SplitTokens(const CpuKernels& kernels, const PanelFormat& format) {
     return kernels.split_tokens[format.low_bits == 8];
   }
+  int64_t MostPairsAnItem(int64_t runs) const;
+  int ChooseRuns() const;
   void UnpackBlocks(int64_t first_panel, int64_t begin, int64_t count, const Parts& parts) const;
   // Where a panel of the pair that is multiplied begins.
   const uint8_t* CodesOf(int64_t panel, const Parts& parts) const {
@@ -96,8 +108,9 @@ class CpuBackend::QuantizedPlan {
   const uint8_t* NextCodes(int64_t first_panel, int64_t next_panel, int64_t tile, int64_t block,
                            const Parts& parts) const;
   void Multiply(int64_t first_panel, int64_t next_panel, const Parts& parts) const;
-  void MultiplyTile(int64_t first_panel, int64_t next_panel, int64_t tile,
-                    const Parts& parts) const;
+  void MultiplyTile(int64_t first_panel, int64_t next_panel, int64_t tile, const Parts& parts,
+                    Runs runs) const;
+  bool AreInMemory(int64_t first_pair, int64_t count) const;
 
   const ProductArguments args_;
   const CpuKernels& kernels_;
@@ -118,6 +131,8 @@ class CpuBackend::QuantizedPlan {
   // multiplied, so many bytes for each block of each pass: the first pass would wait for memory,
   // and memory for the others.
   const int64_t passes_, spread_bytes_;
+  // How many pairs are read side by side where an item has as many.
+  const int runs_;
   // As many as make a run of memory worth a thread's turn, and few enough that every thread gets
   // several items.
   const int64_t pairs_an_item_;
@@ -147,10 +162,21 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
       scales_a_panel_(format_.unpacked_scales * kPanelRows),
       passes_(tiles_.count * (kPanelsAPair / panels_)),
       spread_bytes_((args.w.pair_code_bytes() / (passes_ * num_blocks_) / kLine + 1) * kLine),
-      pairs_an_item_(PairsAnItem(
-          args.w.num_pairs(), threads_,
-          std::min(args.w.num_pairs() / (kItemsAThread * threads_),
-                   std::max(kBytesAnItem / passes_, kLeastBytesAnItem) / args.w.pair_bytes()))) {}
+      runs_(ChooseRuns()),
+      pairs_an_item_(PairsAnItem(args.w.num_pairs(), threads_, MostPairsAnItem(runs_), runs_)) {}
+
+// The most pairs an item of pairs that are multiplied so many side by side.
+int64_t CpuBackend::QuantizedPlan::MostPairsAnItem(int64_t runs) const {
+  const int64_t bytes = std::max(kBytesAnItem / passes_, kLeastBytesAnItem);
+  return std::min(args_.w.num_pairs() / (kItemsAThread * threads_),
+                  std::max(runs, bytes / args_.w.pair_bytes()));
+}
+
+int CpuBackend::QuantizedPlan::ChooseRuns() const {
+  if (!panel_scales_ || passes_ > 1) return 1;
+  const int runs = kernels_.QuantizedRuns(format_, tiles_.size(0));
+  return MostPairsAnItem(runs) / runs * args_.w.pair_code_bytes() < kLeastBytesARun ? 1 : runs;
+}
 
 absl::Status CpuBackend::QuantizedPlan::ReadInput(CpuBackend* backend, char* memory) {
   auto* records = reinterpret_cast<ActivationRecord*>(memory);
@@ -201,19 +227,21 @@ void CpuBackend::QuantizedPlan::Multiply(int64_t first_panel, int64_t next_panel
     Prefetch(args_.w.scales(next_panel), static_cast<int>(args_.w.pair_scale_bytes()));
   }
   for (int64_t tile = 0; tile < tiles_.count; ++tile) {
-    MultiplyTile(first_panel, next_panel, tile, parts);
+    MultiplyTile(first_panel, next_panel, tile, parts, {.count = 1, .pairs = 0});
   }
 }
 
 void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_panel, int64_t tile,
-                                             const Parts& parts) const {
+                                             const Parts& parts, Runs runs) const {
   const PanelMatrix& w = args_.w;
   const Tensor out = args_.out;
   // Results go straight to `out` where the kernel has no more to do about them.
   const int64_t column = first_panel * kPanelRows;
   const bool added = args_.result == ProductResult::kIsAdded;
-  const bool direct = args_.bias.empty() && w.row_scales().empty() && column + width_ <= out.cols &&
-                      (!added || chunk_ == num_blocks_);
+  const int64_t columns_a_run = runs.pairs * kPairRows;
+  const int64_t last_column = column + (runs.count - 1) * columns_a_run;
+  const bool direct = args_.bias.empty() && w.row_scales().empty() &&
+                      last_column + width_ <= out.cols && (!added || chunk_ == num_blocks_);
   const int tokens = tiles_.size(tile);
   // The results go to as many pages as there are tokens: have them at hand by then.
   for (int t = 0; t < tokens; ++t) {
@@ -237,6 +265,10 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
              panel_scales_ ? static_cast<const void*>(ScalesOf(first_panel, parts)) : parts.scales,
          .panel_scales = panel_scales_,
          .scales_ahead = passes_ == 1,
+         .runs = runs.count,
+         .codes_run = runs.pairs * w.pair_code_bytes(),
+         .scales_run = runs.pairs * w.pair_scale_bytes(),
+         .acc_run = direct ? columns_a_run : tokens * width_,
          .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,
          .tokens = tokens,
          .num_blocks = count,
@@ -247,8 +279,19 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
                                          : Accumulate::kReplace});
   }
   if (direct) return;
-  StoreTile(parts.sums, width_, column, tiles_.begin(tile), tokens, w.row_scales(), args_.bias,
-            args_.result, out);
+  for (int run = 0; run < runs.count; ++run) {
+    StoreTile(parts.sums + run * tokens * width_, width_, column + run * columns_a_run,
+              tiles_.begin(tile), tokens, w.row_scales(), args_.bias, args_.result, out);
+  }
+}
+
+// Whether so many pairs, all of them wanted, are.
+bool CpuBackend::QuantizedPlan::AreInMemory(int64_t first_pair, int64_t count) const {
+  if (count == 0 || !args_.w.has(first_pair + count - 1)) return false;
+  for (int64_t pair = first_pair; pair < first_pair + count; ++pair) {
+    if (!args_.Wants(pair * kPairRows)) return false;
+  }
+  return true;
 }
 
 void CpuBackend::QuantizedPlan::RunItem(int64_t item, char* scratch, FirstError* error) const {
@@ -259,7 +302,17 @@ void CpuBackend::QuantizedPlan::RunItem(int64_t item, char* scratch, FirstError*
   const int64_t end_pair = std::min(first_pair + pairs_an_item_, w.num_pairs());
   // Most likely the other threads take the items up to there.
   const int64_t next_item = first_pair + pairs_an_item_ * threads_;
-  for (int64_t pair = first_pair; pair < end_pair; ++pair) {
+  int64_t pair = first_pair;
+  const Runs runs = {.count = runs_, .pairs = (end_pair - first_pair) / runs_};
+  if (runs_ > 1 && AreInMemory(first_pair, runs.count * runs.pairs)) {
+    for (; pair < first_pair + runs.pairs; ++pair) {
+      const int64_t panel = pair * kPanelsAPair;
+      parts.pair = {w.codes(panel), w.scales(panel)};
+      MultiplyTile(panel, -1, 0, parts, runs);
+    }
+    pair = first_pair + runs.count * runs.pairs;
+  }
+  for (; pair < end_pair; ++pair) {
     if (!args_.Wants(pair * kPairRows)) continue;
     const absl::StatusOr<PanelMatrix::Piece> there = w.Get(pair, parts.piece);
     if (!there.ok()) return error->Add(pair, there.status());

@@ -3,7 +3,8 @@
 // kernels_*.cc after a simd_*.h.
 //
 // All have the same parameters and members, so that a product is written once:
-//   Scales(format, scales, ahead): `scales` is where the first panel's are, the other's lie behind;
+//   Begin(format, scales, ahead), before all others: `scales` is where the first panel's are, the
+//   other's lie behind;
 //       `ahead`: ask for what the next blocks will read.
 //   Get(p, i): scale i of panel p's block, 16 rows.
 //   Next(): to the next block, at first to the first.
@@ -43,8 +44,9 @@ inline F32x16 LoadBytes(const uint8_t* p) {
 template <bool kHalfScales, int kMinima, int kPanels>
 class UnpackedScales {
  public:
-  UnpackedScales(const PanelFormat&, const void* scales, bool)
-      : next_(static_cast<const float*>(scales)) {}
+  void Begin(const PanelFormat&, const void* scales, bool) {
+    next_ = static_cast<const float*>(scales);
+  }
   void Next() {
     at_ = next_;
     next_ += kPanels * kScales * kPanelRows;
@@ -53,7 +55,7 @@ class UnpackedScales {
 
  private:
   static constexpr int kScales = 1 + (kHalfScales ? 2 : 0) + kMinima;
-  const float* next_;
+  const float* next_ = nullptr;
   const float* at_ = nullptr;
 };
 
@@ -61,39 +63,42 @@ class UnpackedScales {
 template <bool kHalfScales, int kMinima, int kPanels>
 class PlainScales {
  public:
-  PlainScales(const PanelFormat&, const void* scales, bool ahead)
-      : next_(static_cast<const uint8_t*>(scales)), ahead_(ahead) {}
+  void Begin(const PanelFormat&, const void* scales, bool ahead) {
+    next_ = static_cast<const uint8_t*>(scales);
+    ahead_ = ahead;
+  }
   void Next() {
     at_ = next_;
     next_ += kStep;
     if (ahead_) Prefetch(at_ + kBlocksAhead * kStep, kStep);
   }
-  F32x16 Get(int p, int i) const {
-    return LoadHalves(at_ + p * kPanelBytes + i * 2 * kPanelRows);
-  }
+  F32x16 Get(int p, int i) const { return LoadHalves(at_ + p * kPanelBytes + i * 2 * kPanelRows); }
 
  private:
   static constexpr int kPanelBytes = 2 * kPanelRows * (1 + kMinima);
   static constexpr int kStep = kPanelsAPair * kPanelBytes;
   static constexpr int kBlocksAhead = 8;
-  const uint8_t* next_;
+  const uint8_t* next_ = nullptr;
   const uint8_t* at_ = nullptr;
-  const bool ahead_;
+  bool ahead_ = false;
 };
 
 // Integers, of which a group of blocks shares d (and m).
 template <bool kHalfScales, int kMinima, int kPanels>
 class GroupScales {
  public:
-  GroupScales(const PanelFormat& format, const void* scales, bool ahead)
-      : format_(format), next_group_(static_cast<const uint8_t*>(scales)), ahead_(ahead) {}
+  void Begin(const PanelFormat& format, const void* scales, bool ahead) {
+    format_ = &format;
+    next_group_ = static_cast<const uint8_t*>(scales);
+    ahead_ = ahead;
+  }
   void Next() {
     own_ += kBlockBytes;
     if (left_ == 0) BeginGroup();
     --left_;
   }
   F32x16 Get(int p, int i) const {
-    const uint8_t* own = own_ + p * format_.group_scale_bytes;
+    const uint8_t* own = own_ + p * format_->group_scale_bytes;
     if constexpr (!kHalfScales) {
       return i == 0 ? d_[p] * LoadBytes(own) : m_[p] * LoadBytes(own + kPanelRows);
     } else {
@@ -111,21 +116,21 @@ class GroupScales {
 
   void BeginGroup() {
     const uint8_t* group = next_group_;
-    next_group_ += format_.scale_step;
+    next_group_ += format_->scale_step;
     own_ = group + kHeadBytes;
-    left_ = format_.blocks_per_group;
+    left_ = format_->blocks_per_group;
 #pragma GCC unroll 2
     for (int p = 0; p < kPanels; ++p) {
-      const uint8_t* head = group + p * format_.group_scale_bytes;
-      d_[p] = LoadHalves(head) * F32x16::Set(format_.unit);
+      const uint8_t* head = group + p * format_->group_scale_bytes;
+      d_[p] = LoadHalves(head) * F32x16::Set(format_->unit);
       if constexpr (kMinima > 0) m_[p] = F32x16::Zero() - LoadHalves(head + kHalvesBytes);
     }
-    if (ahead_) Prefetch(next_group_, format_.scale_step);
+    if (ahead_) Prefetch(next_group_, format_->scale_step);
   }
 
-  const PanelFormat& format_;
-  const uint8_t* next_group_;
-  const bool ahead_;
+  const PanelFormat* format_ = nullptr;
+  const uint8_t* next_group_ = nullptr;
+  bool ahead_ = false;
   const uint8_t* own_ = nullptr;  // of the block
   int left_ = 0;                  // blocks of the group
   // Of the group. (That they begin as zeros keeps them out of memory.)

@@ -17,97 +17,111 @@ namespace lm {
 namespace {
 
 template <typename Codes, bool kSigned, template <bool, int, int> class Scales, bool kHalfScales,
-          int kMinima, int kTokens, int kPanels>
+          int kMinima, int kTokens, int kPanels, int kRuns = 1>
 void MultiplyQuantizedTile(const QuantizedProduct& args) {
   constexpr int kFirstMin = 1 + (kHalfScales ? 2 : 0);
-  F32x16 acc[kTokens][kPanels];  // in registers: float_product_kernel.h
-  auto at_acc = [&](int t, int p) { return args.acc + t * args.acc_stride + p * kPanelRows; };
+  constexpr int kRows = kRuns * kTokens;  // of acc: [run][token]
+  F32x16 acc[kRows][kPanels];             // in registers: float_product_kernel.h
+  auto at_acc = [&](int row, int p) {
+    return args.acc + row / kTokens * args.acc_run + row % kTokens * args.acc_stride +
+           p * kPanelRows;
+  };
 #pragma GCC unroll 16
-  for (int t = 0; t < kTokens; ++t) {
+  for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 16
-    for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Zero();
+    for (int p = 0; p < kPanels; ++p) acc[row][p] = F32x16::Zero();
   }
   if (args.accumulate == Accumulate::kContinue) {
 #pragma GCC unroll 16
-    for (int t = 0; t < kTokens; ++t) {
+    for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 16
-      for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Load(at_acc(t, p));
+      for (int p = 0; p < kPanels; ++p) acc[row][p] = F32x16::Load(at_acc(row, p));
     }
   }
   const uint8_t* codes = args.codes;
   const uint8_t* table = args.format->biased_table;
-  Scales<kHalfScales, kMinima, kPanels> scales(*args.format, args.scales, args.scales_ahead);
+  Scales<kHalfScales, kMinima, kPanels> run_scales[kRuns];
+#pragma GCC unroll 4
+  for (int run = 0; run < kRuns; ++run) {
+    const void* const from = static_cast<const uint8_t*>(args.scales) + run * args.scales_run;
+    run_scales[run].Begin(*args.format, from, args.scales_ahead);
+  }
   const ActivationRecord* x = args.x;
   const uint8_t* next = args.prefetch;
   for (int64_t b = 0; b < args.num_blocks; ++b) {
-    scales.Next();
-    auto scale = [&](int p, int i) { return scales.Get(p, i); };
-    if (next != nullptr) {
-      Prefetch(next, args.prefetch_bytes);
-      next += args.prefetch_step;
-    }
-    I32x16 sums[kTokens][kPanels];
-    if constexpr (kHalfScales) {
-      // Scaled sums are exact as floats.
-      F32x16 first[kTokens][kPanels];
-      DotGroups<Codes, kSigned, kTokens, kPanels, 0, 4>(codes, table, x, 0, sums);
+#pragma GCC unroll 4
+    for (int run = 0; run < kRuns; ++run) {
+      auto& scales = run_scales[run];
+      scales.Next();
+      auto scale = [&](int p, int i) { return scales.Get(p, i); };
+      if (next != nullptr) Prefetch(next + run * args.codes_run, args.prefetch_bytes);
+      const uint8_t* const run_codes = codes + run * args.codes_run;
+      F32x16(*const run_acc)[kPanels] = acc + run * kTokens;
+      I32x16 sums[kTokens][kPanels];
+      if constexpr (kHalfScales) {
+        // Scaled sums are exact as floats.
+        F32x16 first[kTokens][kPanels];
+        DotGroups<Codes, kSigned, kTokens, kPanels, 0, 4>(run_codes, table, x, 0, sums);
 #pragma GCC unroll 16
-      for (int t = 0; t < kTokens; ++t) {
+        for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 16
-        for (int p = 0; p < kPanels; ++p) first[t][p] = sums[t][p].ToFloat() * scale(p, 1);
-      }
-      DotGroups<Codes, kSigned, kTokens, kPanels, 4, 8>(codes, table, x, 1, sums);
+          for (int p = 0; p < kPanels; ++p) first[t][p] = sums[t][p].ToFloat() * scale(p, 1);
+        }
+        DotGroups<Codes, kSigned, kTokens, kPanels, 4, 8>(run_codes, table, x, 1, sums);
 #pragma GCC unroll 16
-      for (int t = 0; t < kTokens; ++t) {
-        F32x16 s = F32x16::Set(x[t].s);
+        for (int t = 0; t < kTokens; ++t) {
+          F32x16 s = F32x16::Set(x[t].s);
 #pragma GCC unroll 16
-        for (int p = 0; p < kPanels; ++p) {
-          F32x16 sum = MulAdd(sums[t][p].ToFloat(), scale(p, 2), first[t][p]);
-          acc[t][p] = Fma(sum, scale(p, 0) * s, acc[t][p]);
+          for (int p = 0; p < kPanels; ++p) {
+            F32x16 sum = MulAdd(sums[t][p].ToFloat(), scale(p, 2), first[t][p]);
+            run_acc[t][p] = Fma(sum, scale(p, 0) * s, run_acc[t][p]);
+          }
+        }
+      } else {
+        DotGroups<Codes, kSigned, kTokens, kPanels, 0, 8>(run_codes, table, x, 0, sums);
+#pragma GCC unroll 16
+        for (int t = 0; t < kTokens; ++t) {
+          F32x16 s = F32x16::Set(x[t].s);
+#pragma GCC unroll 16
+          for (int p = 0; p < kPanels; ++p) {
+            run_acc[t][p] = Fma(sums[t][p].ToFloat(), scale(p, 0) * s, run_acc[t][p]);
+          }
         }
       }
-    } else {
-      DotGroups<Codes, kSigned, kTokens, kPanels, 0, 8>(codes, table, x, 0, sums);
 #pragma GCC unroll 16
-      for (int t = 0; t < kTokens; ++t) {
-        F32x16 s = F32x16::Set(x[t].s);
+      for (int m = 0; m < kMinima; ++m) {
 #pragma GCC unroll 16
-        for (int p = 0; p < kPanels; ++p) {
-          acc[t][p] = Fma(sums[t][p].ToFloat(), scale(p, 0) * s, acc[t][p]);
+        for (int t = 0; t < kTokens; ++t) {
+          F32x16 weighted_sum = F32x16::Set(x[t].weighted_sum[m]);
+#pragma GCC unroll 16
+          for (int p = 0; p < kPanels; ++p) {
+            run_acc[t][p] = Fma(scale(p, kFirstMin + m), weighted_sum, run_acc[t][p]);
+          }
         }
       }
+      if constexpr (kRuns > 1) asm("" : : : "memory");  // else gcc mixes the runs, on the stack
     }
-#pragma GCC unroll 16
-    for (int m = 0; m < kMinima; ++m) {
-#pragma GCC unroll 16
-      for (int t = 0; t < kTokens; ++t) {
-        F32x16 weighted_sum = F32x16::Set(x[t].weighted_sum[m]);
-#pragma GCC unroll 16
-        for (int p = 0; p < kPanels; ++p) {
-          acc[t][p] = Fma(scale(p, kFirstMin + m), weighted_sum, acc[t][p]);
-        }
-      }
-    }
+    if (next != nullptr) next += args.prefetch_step;
     codes += args.codes_step;
     x += kTokens;
   }
   if (args.accumulate == Accumulate::kAdd) {
 #pragma GCC unroll 16
-    for (int t = 0; t < kTokens; ++t) {
+    for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 16
-      for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Load(at_acc(t, p)) + acc[t][p];
+      for (int p = 0; p < kPanels; ++p) acc[row][p] = F32x16::Load(at_acc(row, p)) + acc[row][p];
     }
   }
 #pragma GCC unroll 16
-  for (int t = 0; t < kTokens; ++t) {
+  for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 16
-    for (int p = 0; p < kPanels; ++p) acc[t][p].Store(at_acc(t, p));
+    for (int p = 0; p < kPanels; ++p) acc[row][p].Store(at_acc(row, p));
   }
 }
 
 // Picks the tile's template for a number of tokens in [1, kTokens].
 template <typename Codes, bool kSigned, template <bool, int, int> class Scales, bool kHalfScales,
-          int kMinima, int kTokens>
+          int kMinima, int kTokens, bool kOfPanels = false>
 void MultiplyQuantizedTokens(const QuantizedProduct& args) {
   if (args.tokens == kTokens) {
     if constexpr (kTokens <= kPairTokens && kTilePanels < kPanelsAPair) {
@@ -116,11 +130,19 @@ void MultiplyQuantizedTokens(const QuantizedProduct& args) {
                                      kPanelsAPair>(args);
       }
     }
+    if constexpr (kOfPanels && kTokens <= kStreamTokens &&
+                  LeavesRegisters(kHalfScales, kMinima, kTokens)) {
+      if (args.runs > 1) {
+        return MultiplyQuantizedTile<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens,
+                                     kTilePanels, kStreams>(args);
+      }
+    }
     return MultiplyQuantizedTile<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens,
                                  kTilePanels>(args);
   }
   if constexpr (kTokens > 1) {
-    MultiplyQuantizedTokens<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens - 1>(args);
+    MultiplyQuantizedTokens<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens - 1, kOfPanels>(
+        args);
   }
 }
 
@@ -185,12 +207,13 @@ void MultiplyPackedCodes(const QuantizedProduct& args) {
 
 template <typename Codes, bool kSigned, int kMinima>
 void MultiplyPlainScales(const QuantizedProduct& args) {
-  MultiplyQuantizedTokens<Codes, kSigned, PlainScales, false, kMinima, kPackedTokens>(args);
+  MultiplyQuantizedTokens<Codes, kSigned, PlainScales, false, kMinima, kPackedTokens, true>(args);
 }
 
 template <typename Codes, bool kSigned, bool kHalfScales, int kMinima>
 void MultiplyGroupScales(const QuantizedProduct& args) {
-  MultiplyQuantizedTokens<Codes, kSigned, GroupScales, kHalfScales, kMinima, kPackedTokens>(args);
+  MultiplyQuantizedTokens<Codes, kSigned, GroupScales, kHalfScales, kMinima, kPackedTokens, true>(
+      args);
 }
 
 // Codes and scales as the panel has them, few tokens.

@@ -19,6 +19,8 @@ constexpr int kQuantizedTokens = 4;
 constexpr int kPackedTokens = 2;
 constexpr int kMostPacked = 8;
 constexpr int kMostPackedHalfScale = 4;
+constexpr int kStreams = 1;
+constexpr int kStreamTokens = 0;
 constexpr int kHalfScaleTokens = 4;
 
 struct F32x16 {

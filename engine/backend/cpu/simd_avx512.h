@@ -24,6 +24,8 @@ constexpr int kQuantizedTokens = 7;
 constexpr int kPackedTokens = 4;
 constexpr int kMostPacked = 16;
 constexpr int kMostPackedHalfScale = 16;
+constexpr int kStreams = 4;
+constexpr int kStreamTokens = 2;
 constexpr int kHalfScaleTokens = 4;  // two running sums a token
 // vpdpbusd takes unsigned weights as they are: codes of signed bytes stay biased by 128.
 constexpr bool kBiasedBytes = true;

@@ -21,6 +21,8 @@ constexpr int kQuantizedTokens = 4;
 constexpr int kHalfScaleTokens = 4;
 constexpr int kMostPacked = 8;
 constexpr int kMostPackedHalfScale = 4;
+constexpr int kStreams = 1;
+constexpr int kStreamTokens = 0;
 
 struct F32x16 {
   float32x4_t v[4];

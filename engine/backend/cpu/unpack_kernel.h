@@ -89,7 +89,8 @@ void UnpackE4m3Scales(const PanelFormat& format, const uint8_t* scales, int64_t 
 template <bool kHalfScales, int kMinima>
 void UnpackGroupScales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
                        float* out, int64_t out_step) {
-  GroupScales<kHalfScales, kMinima, 1> block(format, scales, false);
+  GroupScales<kHalfScales, kMinima, 1> block;
+  block.Begin(format, scales, false);
   for (int64_t b = 0; b < num_blocks; ++b) {
     block.Next();
 #pragma GCC unroll 8

@@ -249,6 +249,26 @@ TEST_P(MatMulTest, TallMatricesMatchReference) {
   }
 }
 
+// Large enough for few tokens' products to read several places side by side: chunks of a row, five
+// and a part of one, or pairs of panels, of which two items have no full number.
+TEST_P(MatMulTest, PlacesReadSideBySideHaveTheBitsOfOne) {
+  constexpr int64_t kRows = 2100, kFew = 4;
+  Random random(23);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                            DType::kQ5_1, DType::kQ2_K, DType::kQ4_K, DType::kQ6_K}) {
+    const int64_t cols = Traits(dtype).quantised ? 2048 : 5 * 256 + 72;
+    const auto w = Load(backend(), dtype, kRows, cols, RandomWeights(dtype, kRows, cols, &random));
+    const Matrix x = random.Normals(10, cols), bias = random.Normals(1, kRows);
+    const Matrix all = Multiply(backend(), *w, x), biased = Multiply(backend(), *w, x, &bias);
+    for (int64_t count = 1, begin = 0; count <= kFew; begin += count++) {
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " tokens=", count));
+      const Matrix few = x.Rows(begin, count);
+      ExpectSameBits(all.Rows(begin, count), Multiply(backend(), *w, few));
+      ExpectSameBits(biased.Rows(begin, count), Multiply(backend(), *w, few, &bias));
+    }
+  }
+}
+
 // What waits to be launched on a device with others of its kind keeps the memory that it needs.
 TEST_P(MatMulTest, ProductsOfSeveralWidthsInTurnMatchReference) {
   constexpr int64_t kRows = 16;
