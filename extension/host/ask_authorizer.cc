@@ -139,18 +139,17 @@ absl::Status AskForCall(sqlite3* user, sqlite3* own, const Action& action) {
 }
 
 // The statement as a whole, with its views and triggers. Only where it means the same tables to the
-// user's connection: a name alone is of main there.
-absl::Status AskForAll(sqlite3* user, const std::string& sql) {
+// user's connection: a name alone is of main there. False where it cannot be asked so, because it
+// does not compile there: temp has a table of such a name, say, or a trigger that does not compile.
+absl::StatusOr<bool> AskForAll(sqlite3* user, const std::string& sql) {
   const absl::Status asked = Statement::Prepare(user, sql).status();
   if (absl::IsPermissionDenied(asked)) {
     return absl::PermissionDeniedError(
         absl::StrCat("does what this connection's authorizer forbids: ", asked.message()));
   }
-  if (absl::IsInvalidArgument(asked)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("does not compile on this connection itself: ", asked.message()));
-  }
-  return asked;
+  if (absl::IsInvalidArgument(asked)) return false;
+  RETURN_IF_ERROR(asked);
+  return true;
 }
 
 }  // namespace
@@ -158,8 +157,10 @@ absl::Status AskForAll(sqlite3* user, const std::string& sql) {
 absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own,
                            const std::string& sql) {
   ASSIGN_OR_RETURN(const std::set<Action> actions, ActionsOf(own, sql));
-  const bool as_a_whole = absl::EqualsIgnoreCase(schema, "main");
-  if (as_a_whole) RETURN_IF_ERROR(AskForAll(user, sql));
+  bool as_a_whole = false;
+  if (absl::EqualsIgnoreCase(schema, "main")) {
+    ASSIGN_OR_RETURN(as_a_whole, AskForAll(user, sql));
+  }
   for (const Action& action : actions) {
     if (action.code == SQLITE_FUNCTION || action.code == SQLITE_RECURSIVE) {
       if (!as_a_whole) RETURN_IF_ERROR(AskForCall(user, own, action));

@@ -17,10 +17,11 @@ namespace lm {
 
 // OK where `user` may do all that `sql` does on `own`, whose "main" is the database that `user`
 // calls `schema`. PermissionDenied where its authorizer denies something (SQLITE_DENY) or would
-// silently leave it out (SQLITE_IGNORE for a column or a table); InvalidArgument where `user`
-// cannot compile it and so cannot be asked, or `own` cannot. Nothing is run. An authorizer that
-// answers SQLITE_IGNORE for one of SQLite's own functions, or that judges a statement by more than
-// what it is asked, cannot be followed.
+// silently leave it out (SQLITE_IGNORE for a column or a table); InvalidArgument where `own` cannot
+// compile it. Where `user` cannot, as its temp has other tables of these names, it is asked for
+// each table, column and function by itself. Nothing of it is run. An authorizer that answers
+// SQLITE_IGNORE for one of SQLite's own functions, or that judges a statement by more than what it
+// is asked, cannot be followed.
 absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own,
                            const std::string& sql);
 

@@ -176,8 +176,15 @@ absl::Status JobStore::Load(absl::string_view name) {
   exists.Reset();
   std::vector<std::string> names;
   if (has_table) {
-    ASSIGN_OR_RETURN(Statement jobs,
-                     Make(absl::StrCat("SELECT ", kJobColumns, " FROM {db}.lm_jobs")));
+    absl::StatusOr<Statement> made =
+        Make(absl::StrCat("SELECT ", kJobColumns, " FROM {db}.lm_jobs"));
+    if (absl::IsInvalidArgument(made.status())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this database's lm_jobs is no table of jobs (", made.status().message(),
+                       "): jobs need that name"));
+    }
+    RETURN_IF_ERROR(made.status());
+    Statement jobs = *std::move(made);
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, jobs.Step());
       if (!row) break;

@@ -69,7 +69,7 @@ class BatchImportCursor : public TableCursor {
     ASSIGN_OR_RETURN(const bool late, CreateInTemp(connection()));
     absl::StatusOr<std::unique_ptr<BatchImport>> begun =
         BatchImport::Begin(connection(), job, database);
-    RETURN_IF_ERROR(OnceMore(late, begun.status()));
+    RETURN_IF_ERROR(OnceMore(connection().db(), late, begun.status()));
     import_ = *std::move(begun);
     RETURN_IF_ERROR(import_->Open(*path));
     return Advance();

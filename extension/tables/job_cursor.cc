@@ -23,8 +23,9 @@ absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArgum
   return *std::move(name);
 }
 
-absl::Status OnceMore(bool late, const absl::Status& status) {
-  if (!late || !absl::IsFailedPrecondition(status)) return status;
+absl::Status OnceMore(sqlite3* db, bool late, const absl::Status& status) {
+  const bool in_transaction = sqlite3_get_autocommit(db) == 0;
+  if (!late || in_transaction || !absl::IsFailedPrecondition(status)) return status;
   return absl::FailedPreconditionError(
       absl::StrCat(status.message(),
                    " (it could not be made in temp when the extension was loaded, because the "

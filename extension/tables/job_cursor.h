@@ -26,7 +26,7 @@ namespace lm {
 absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArguments& args);
 
 // An error that a function which was not there met: it may have been in its own way.
-absl::Status OnceMore(bool late, const absl::Status& status);
+absl::Status OnceMore(sqlite3* db, bool late, const absl::Status& status);
 
 // Work::Advance() returns a StatusOr<optional<Row>>; nullopt is the end.
 template <typename Work, typename Row>
@@ -46,7 +46,7 @@ class JobCursor : public TableCursor {
     // Where temp has none of them yet, this is main's, which holds a read lock while it runs.
     ASSIGN_OR_RETURN(const bool late, CreateInTemp(connection()));
     absl::StatusOr<std::unique_ptr<Work>> work = Begin(job, args);
-    RETURN_IF_ERROR(OnceMore(late, work.status()));
+    RETURN_IF_ERROR(OnceMore(connection().db(), late, work.status()));
     work_ = *std::move(work);
     return Advance();
   }

@@ -157,9 +157,11 @@ class JobsTable : public WritableTable {
   void Restore(const void*) override {}
 };
 
-class JobRowsTable : public SnapshotTable {
+// Writable, though nothing can be written: a statement that SQLite compiles looks, when it is run,
+// whether there is a table by now that another connection has made.
+class JobRowsTable : public WritableTable {
  public:
-  using SnapshotTable::SnapshotTable;
+  using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_job_rows"; }
   std::string Schema() const override {
@@ -169,6 +171,20 @@ class JobRowsTable : public SnapshotTable {
            "lease INTEGER, answered TEXT, prompt_version TEXT, model TEXT, vanished TEXT)";
   }
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return std::vector<SnapshotRow>(); }
+
+  int num_writable() const override { return 19; }  // all
+
+  absl::StatusOr<int64_t> Insert(absl::Span<const Cell>, OnConflict) override {
+    return absl::FailedPreconditionError(
+        "a job's rows are what lm_run() makes of its query: INSERT INTO lm_jobs, and run it");
+  }
+  absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override {
+    return absl::InternalError("there is no row to update");
+  }
+  absl::Status Delete(int64_t) override { return absl::InternalError("there is no row to delete"); }
+
+  std::shared_ptr<const void> Save() const override { return nullptr; }
+  void Restore(const void*) override {}
 };
 
 }  // namespace
@@ -179,7 +195,7 @@ int RegisterJobs(const std::shared_ptr<Connection>& connection) {
   if (code != SQLITE_OK) return code;
   code = RegisterWritableTable(connection, "lm_jobs", &MakeTable<JobsTable>);
   if (code != SQLITE_OK) return code;
-  return RegisterReadOnlyTable(connection, "lm_job_rows", &MakeTable<JobRowsTable>);
+  return RegisterWritableTable(connection, "lm_job_rows", &MakeTable<JobRowsTable>);
 }
 
 }  // namespace lm

@@ -179,6 +179,29 @@ class AuthorizerTest(JobRulesTest):
             if message is not None:
                 self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
 
+    def test_temp_has_tables_and_triggers_of_its_own(self):
+        def shadowed(name, script):
+            db = self.open(name)
+            db.executescript(script)
+            return db
+
+        table, trigger = "CREATE TEMP TABLE t(id, other);", "CREATE TEMP TRIGGER x AFTER UPDATE ON main.t BEGIN INSERT INTO nowhere VALUES (1); END;"
+        for i, script in enumerate((table, trigger)):
+            with self.subTest(script=script):
+                db = shadowed(f"temp{i}.db", script)
+                self.add(db)
+                self.assertEqual(self.run_job(db), (3, 3, 0))
+                self.assertEqual(harness.value(db, "SELECT count(answer) FROM main.t"), 3)
+        # It is asked all the same.
+        db = shadowed("asked.db", table)
+        self.add(db, query="SELECT id, secret FROM t")
+        self.guard(db, READ_t_secret=sqlite3.SQLITE_DENY)
+        self.refused(db, "query uses t.secret, which this connection's authorizer forbids")
+        db = shadowed("written.db", table)
+        self.add(db)
+        self.guard(db, UPDATE_t_answer=sqlite3.SQLITE_DENY)
+        self.refused(db, "target uses t.answer, which this connection's authorizer forbids")
+
     def test_denied(self):
         deny = sqlite3.SQLITE_DENY
         self.check({"READ_t_other": deny}, None)
@@ -989,6 +1012,45 @@ class EndTest(JobRulesTest):
         db = harness.connect(str(self.folder / "empty.db"))
         self.addCleanup(db.close)
         self.refused(db, "there is no job named 'j': INSERT INTO lm_jobs")
+
+    def test_a_database_with_a_table_of_that_name(self):
+        db = self.open(script="CREATE TABLE lm_jobs(a);")
+        self.refused(db, "this database's lm_jobs is no table of jobs .*no such column: name")
+
+    def test_jobs_that_came_while_a_connection_was_open(self):
+        for journal in ("wal", "delete"):
+            for first in ("SELECT max(done) FROM lm_run('j')", "UPDATE lm_job_rows SET state = 'waiting'",
+                          "DELETE FROM lm_job_rows", "SELECT count(*) FROM lm_job_rows"):
+                with self.subTest(journal=journal, first=first):
+                    name = f"late{len(os.listdir(self.folder))}.db"
+                    db = self.open(name, journal)
+                    late = harness.connect(str(self.folder / name))
+                    self.addCleanup(late.close)
+                    self.assertEqual(late.execute("UPDATE lm_job_rows SET state = 'waiting'").rowcount, 0)
+                    with self.assertRaisesRegex(sqlite3.OperationalError, "a job's rows are what lm_run\\(\\) makes of its query"):
+                        late.execute("INSERT INTO lm_job_rows(job, id) VALUES ('j', 1)")
+                    self.add(db)
+                    if "lm_run" not in first:
+                        self.assertEqual(self.run_job(db), (3, 3, 0))
+                    cursor = late.execute(first)
+                    if first.startswith("SELECT"):
+                        self.assertEqual(cursor.fetchall(), [(3,)])
+                    else:
+                        self.assertEqual(cursor.rowcount, 3)
+
+    def test_advice_to_run_it_once_more_is_given_where_that_helps(self):
+        db = sqlite3.connect(str(self.folder / "begun.db"))  # which begins transactions by itself
+        self.addCleanup(db.close)
+        db.enable_load_extension(True)
+        db.load_extension(harness.LM0)
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT, answer TEXT)")
+        db.execute("INSERT INTO t(body) VALUES ('a dog')")
+        self.add(db)
+        with self.assertRaisesRegex(sqlite3.OperationalError, r"from within a transaction: it commits; COMMIT first \(in Python .*\)$") as caught:
+            self.run_job(db)
+        self.assertNotIn("once more", str(caught.exception))
+        db.commit()
+        self.assertEqual(self.run_job(db), (1, 1, 0))
 
     def test_loaded_while_another_has_the_file(self):
         first = self.open(journal="delete")
