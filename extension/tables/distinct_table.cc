@@ -28,6 +28,7 @@
 #include "extension/binding/table_function.h"
 #include "extension/connection/own_options.h"
 #include "extension/tables/embedded_rows.h"
+#include "extension/tables/kept_scan.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/vector_panels.h"
 
@@ -44,6 +45,7 @@ class DistinctCursor : public TableCursor {
     rows_.clear();
     groups_.clear();
     index_ = 0;
+    kept_.Begin(connection().db());
     ASSIGN_OR_RETURN(const std::optional<std::string> sql, args.Text(0));
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
     ASSIGN_OR_RETURN(const OwnOptions own,
@@ -56,6 +58,9 @@ class DistinctCursor : public TableCursor {
     ASSIGN_OR_RETURN(rows_, EmbedRows(connection().db(), *sql, "select_sql", embedder));
     return Group(threshold);
   }
+
+  bool can_rewind() const override { return kept_.IsCurrent(); }
+  void Rewind() override { index_ = 0; }
 
   bool Eof() const override { return index_ >= rows_.size(); }
   absl::Status Next() override {
@@ -136,6 +141,7 @@ class DistinctCursor : public TableCursor {
   std::vector<EmbeddedRow> rows_;
   std::vector<std::optional<Likeness>> groups_;  // of each row
   size_t index_ = 0;
+  KeptScan kept_;
 };
 
 constexpr TableFunctionSpec kDistinctSpec = {

@@ -8,7 +8,8 @@
 // the `candidates` (5) rows of the right one whose embeddings are most like its own are asked
 // about; {"candidates":0} asks about all pairs. {"blocking":"fts5"} chooses those that have the
 // most words in common with it instead, the rarer the better, with SQLite's FTS5 and without a
-// model: quicker by far, and blind to what is said in other words. The model reads both texts,
+// model: blind to what is said in other words, and quicker where embedding a text takes longer than
+// a millisecond or two. The model reads both texts,
 //   First: {left}
 //
 //   Second: {right}
@@ -42,6 +43,7 @@
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/yes_or_no.h"
 #include "extension/tables/embedded_rows.h"
+#include "extension/tables/kept_scan.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/text_index.h"
 
@@ -74,10 +76,11 @@ class MatchCursor : public TableCursor {
     right_.clear();
     candidates_.clear();
     pairs_.clear();
+    matches_.clear();
     queue_.emplace();
     words_.reset();
-    next_left_ = 0;
-    rowid_ = 0;
+    next_left_ = at_ = 0;
+    kept_.Begin(connection().db());
     ASSIGN_OR_RETURN(const std::optional<std::string> left, args.Text(0));
     ASSIGN_OR_RETURN(const std::optional<std::string> right, args.Text(1));
     ASSIGN_OR_RETURN(const std::string question, NeededText(args, 2, "question"));
@@ -127,16 +130,18 @@ class MatchCursor : public TableCursor {
     return FindMatch();
   }
 
-  bool Eof() const override { return pairs_.empty(); }
+  bool can_rewind() const override { return kept_.IsCurrent(); }
+  void Rewind() override { at_ = 0; }
+
+  bool Eof() const override { return at_ == matches_.size(); }
   absl::Status Next() override {
-    Drop();
-    ++rowid_;
-    return FindMatch();
+    ++at_;
+    return Eof() ? FindMatch() : absl::OkStatus();
   }
-  int64_t rowid() const override { return rowid_; }
+  int64_t rowid() const override { return static_cast<int64_t>(at_); }
 
   absl::Status Value(int column, sqlite3_context* context) override {
-    const Pair& pair = pairs_.front();
+    const Pair& pair = matches_[at_].pair;
     const EmbeddedRow& left = left_[pair.left];
     const EmbeddedRow& right = right_[pair.right];
     switch (column) {
@@ -156,7 +161,7 @@ class MatchCursor : public TableCursor {
         sqlite3_result_double(context, pair.similarity);
         break;
       case kProbability:
-        sqlite3_result_double(context, probability_);
+        sqlite3_result_double(context, matches_[at_].probability);
         break;
     }
     return absl::OkStatus();
@@ -167,6 +172,10 @@ class MatchCursor : public TableCursor {
     size_t left;
     size_t right;
     double similarity;
+  };
+  struct Match {
+    Pair pair;
+    double probability;
   };
 
   // Each side's vectors are as long as its others.
@@ -244,7 +253,7 @@ class MatchCursor : public TableCursor {
     pairs_.pop_front();
   }
 
-  // Waits for the first pair that matches, and drops those before it.
+  // Waits for the first pair that matches, and drops it with those before it.
   absl::Status FindMatch() {
     for (;; Drop()) {
       RETURN_IF_ERROR(PushMore());
@@ -260,8 +269,11 @@ class MatchCursor : public TableCursor {
         return absl::Status(status.code(), absl::StrCat("rows ", pair.left + 1, " and ",
                                                         pair.right + 1, ": ", status.message()));
       }
-      probability_ = ProbabilityOfYes(answer, votes);
-      if (IsYes(probability_, threshold_)) return absl::OkStatus();
+      const double probability = ProbabilityOfYes(answer, votes);
+      if (!IsYes(probability, threshold_)) continue;
+      matches_.push_back({pairs_.front(), probability});
+      Drop();
+      return absl::OkStatus();
     }
   }
 
@@ -276,10 +288,11 @@ class MatchCursor : public TableCursor {
   std::optional<TextIndex> words_;  // of the texts on the right; none: by their embeddings
   size_t next_left_ = 0;            // whose candidates are not known yet
   std::vector<Pair> candidates_;    // of the one before, that are not under way yet
-  std::deque<Pair> pairs_;          // under way; the current row is in front
+  std::deque<Pair> pairs_;          // under way
   std::optional<AnswerQueue> queue_;
-  double probability_ = 0;  // of the current row
-  int64_t rowid_ = 0;
+  std::vector<Match> matches_;  // so far, all of them: the scan may begin again
+  size_t at_ = 0;
+  KeptScan kept_;
 };
 
 constexpr TableFunctionSpec kMatchSpec = {

@@ -16,14 +16,11 @@ size_t BytesOf(const PassedAnswer& row) {
 }  // namespace
 
 void PassedAnswers::Begin(sqlite3* db) {
-  db_ = db;
-  changes_ = sqlite3_total_changes(db);
-  kept_ = true;
+  kept_.Begin(db);
+  all_ = true;
   rows_.clear();
   bytes_ = at_ = 0;
 }
-
-bool PassedAnswers::CanRewind() const { return kept_ && sqlite3_total_changes(db_) == changes_; }
 
 bool PassedAnswers::Next() {
   if (current() == nullptr) return false;
@@ -32,14 +29,14 @@ bool PassedAnswers::Next() {
 }
 
 void PassedAnswers::Add(int64_t number, OwnedValue id, const RowAnswer& answer) {
-  if (!kept_) return;
+  if (!all_) return;
   PassedAnswer row = {number, std::move(id), answer};
   row.answer.generation.tokens = {};  // no column shows them
   bytes_ += BytesOf(row);
   if (bytes_ <= kMostBytes) {
     rows_.push_back(std::move(row));
   } else {
-    kept_ = false;
+    all_ = false;
     rows_.clear();
   }
   at_ = rows_.size();

@@ -16,6 +16,7 @@
 #include "extension/batch/row_answer.h"
 #include "extension/host/sqlite_api.h"
 #include "extension/host/sqlite_value.h"
+#include "extension/tables/kept_scan.h"
 
 namespace lm {
 
@@ -31,9 +32,8 @@ class PassedAnswers {
 
   // Forgets them: a scan begins for the first time.
   void Begin(sqlite3* db);
-  // Whether they, and then those that the scan has yet to come to, are the rows of another one: all
-  // were kept, and no other statement of the connection has written since Begin().
-  bool CanRewind() const;
+  // Whether they, and then those that the scan has yet to come to, are the rows of another one.
+  bool CanRewind() const { return all_ && kept_.IsCurrent(); }
   void Rewind() { at_ = 0; }
 
   // The row that the scan stands on; nullptr where it is past all of these.
@@ -44,9 +44,8 @@ class PassedAnswers {
   void Add(int64_t number, OwnedValue id, const RowAnswer& answer);
 
  private:
-  sqlite3* db_ = nullptr;  // null before Begin()
-  int changes_ = 0;        // of the connection, which counts a statement's at its end
-  bool kept_ = false;      // all that were passed
+  KeptScan kept_;
+  bool all_ = false;  // that were passed are here
   std::deque<PassedAnswer> rows_;
   size_t bytes_ = 0;
   size_t at_ = 0;

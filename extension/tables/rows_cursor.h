@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "extension/binding/table_function.h"
 #include "extension/host/sqlite_value.h"
+#include "extension/tables/kept_scan.h"
 
 namespace lm {
 
@@ -29,8 +30,11 @@ class RowsCursor : public TableCursor {
   absl::Status Filter(const TableArguments& args) final {
     rows_.clear();
     index_ = 0;
+    kept_.Begin(connection().db());
     return Fill(args, &rows_);
   }
+  bool can_rewind() const final { return kept_.IsCurrent(); }
+  void Rewind() final { index_ = 0; }
   bool Eof() const final { return index_ >= rows_.size(); }
   absl::Status Next() final {
     ++index_;
@@ -45,6 +49,7 @@ class RowsCursor : public TableCursor {
  private:
   Rows rows_;
   size_t index_ = 0;
+  KeptScan kept_;
 };
 
 }  // namespace lm

