@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -25,20 +28,21 @@ bool IsOneOf(absl::string_view word, std::initializer_list<absl::string_view> wo
 
 constexpr double kLeastShare = 0.1;  // of the choices, to be told from each other
 
-// The beginning of a choice that the word is; else the one, spelled as there, that it is but for
-// capitals; empty: there is none, or there are several.
-std::string BegunChoice(const Json::Array& choices, absl::string_view word) {
-  if (word.empty()) return "";
-  std::string begun;
-  bool several = false;
+// The beginning of a choice that the word is; else those that it is but for capitals, where that is
+// of one choice, spelled in several ways ("YES": of "yes" and "Yes"). None: there is none, or there
+// are several.
+std::vector<std::string> BegunChoices(const Json::Array& choices, absl::string_view word) {
+  if (word.empty()) return {};
+  std::set<std::string> begun, meant;
   for (const Json& choice : choices) {
     if (!choice.is_string() || !absl::StartsWithIgnoreCase(choice.string(), word)) continue;
     std::string beginning = choice.string().substr(0, word.size());
-    if (beginning == word) return beginning;
-    several = several || !(begun.empty() || begun == beginning);
-    begun = std::move(beginning);
+    if (beginning == word) return {std::move(beginning)};
+    begun.insert(std::move(beginning));
+    meant.insert(absl::AsciiStrToLower(choice.string()));
   }
-  return several ? "" : begun;
+  if (begun.size() > 1 && meant.size() > 1) return {};
+  return {begun.begin(), begun.end()};
 }
 
 }  // namespace
@@ -158,10 +162,15 @@ absl::Status ChatReader::ReadChoices(Generation* generation) const {
   const Json::Array& list = choices.has_value() && choices->is_array() ? choices->array() : none;
   double share = 0;
   for (const FirstChoice& one : answer_.first) {
-    std::string begun = BegunChoice(list, absl::StripLeadingAsciiWhitespace(one.text));
+    std::vector<std::string> begun =
+        BegunChoices(list, absl::StripLeadingAsciiWhitespace(one.text));
     if (begun.empty()) continue;
     share += std::exp(double{one.logprob});
-    generation->first_choices.push_back({std::move(begun), one.logprob});
+    // Of several spellings each has as much of it.
+    const float logprob = one.logprob - std::log(static_cast<float>(begun.size()));
+    for (std::string& text : begun) {
+      generation->first_choices.push_back({std::move(text), logprob});
+    }
   }
   if (share >= kLeastShare) return absl::OkStatus();
   const std::string first = Printable(secrets_.Without(answer_.first[0].text));

@@ -608,6 +608,22 @@ class RemoteTest(RemoteCase):
         db = self.connect(self.server(first=[("yes", None), ("no", -4.6)]).url)
         self.fails(db, "SELECT lm_score('x', 'It rains.')", "too little to tell them apart")
 
+    def test_a_yes_is_one_whatever_its_capitals(self):
+        for shares, yes in (({"YES": 0.97, "NO": 0.02}, 0.97 / 0.99), ({"Yes": 0.5, "YES": 0.3, "No": 0.2}, 0.8),
+                            ({"NO": 0.6, "Yes": 0.3, "No": 0.05}, 0.3 / 0.95), ({"yES": 0.1, "no": 0.3, "YES": 0.6}, 0.7)):
+            for first in itertools.permutations(shares.items()):
+                db = self.connect(self.server(first=[(token, math.log(share)) for token, share in first]).url)
+                self.assertEqual(harness.value(db, "SELECT lm_if('it pours', 'Does it rain?')"), int(yes > 0.5), first)
+                self.assertAlmostEqual(harness.value(db, "SELECT lm_score('it pours', 'It rains.')"), yes, places=5, msg=first)
+                labels = harness.value(db, "SELECT lm_classify('it pours', '[\"wet\",\"dry\"]', NULL, '{\"multi\":true}')")
+                self.assertEqual(json.loads(labels), ["wet", "dry"] if yes > 0.5 else [], first)
+                match = "SELECT max(probability) FROM lm_match('SELECT 1, ''a b''', 'SELECT 2, ''b c''', 'q?', '{\"blocking\":\"fts5\",\"threshold\":0}')"
+                self.assertAlmostEqual(harness.value(db, match), yes, places=5, msg=first)
+        # What is said for labels that differ in capitals alone is half of each.
+        db = self.connect(self.server(first=[("Us", math.log(0.6)), ("US", math.log(0.2)), ("them", math.log(0.2))]).url)
+        told = dict(db.execute("SELECT label, round(probability, 3) FROM lm_classify_scores('x', '[\"us\",\"US\",\"them\"]')").fetchall())
+        self.assertEqual(told, {"us": 0.3, "US": 0.5, "them": 0.2})
+
     def test_embeddings(self):
         db = self.connect(self.server().url)
         blob = harness.value(db, "SELECT lm_embed('abcd', '{\"normalize\":false}')")
