@@ -1,5 +1,7 @@
 #include "engine/remote/canary.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace lm {
@@ -7,6 +9,7 @@ namespace {
 
 using Kind = AnswerConstraint::Kind;
 
+constexpr int32_t kLeastTokens = 64;  // of the answer
 constexpr char kWord[] = "zqx7413";  // nobody says it who is not made to
 
 std::string Notation(Kind kind) {
@@ -25,12 +28,12 @@ std::string Notation(Kind kind) {
 
 }  // namespace
 
-RequestSpec CanaryOf(Kind kind, absl::string_view salt) {
+RequestSpec CanaryOf(Kind kind, absl::string_view salt, int32_t max_tokens) {
   if (kind == Kind::kExtraction) kind = Kind::kSchema;
   RequestSpec spec{.text = R"([{"role":"user","content":"Say hello."}])",
                    .salt = std::string(salt)};
   spec.options.constraint = {kind, Notation(kind)};
-  spec.options.max_tokens = 64;
+  spec.options.max_tokens = std::max(max_tokens, kLeastTokens);
   spec.options.priority = Priority::kInteractive;
   return spec;
 }

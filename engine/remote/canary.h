@@ -3,6 +3,7 @@
 #ifndef LM_ENGINE_REMOTE_CANARY_H_
 #define LM_ENGINE_REMOTE_CANARY_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -10,8 +11,10 @@
 
 namespace lm {
 
-// kExtraction is asked for as kSchema. `salt` pays for it. REQUIRES: kind != kNone.
-RequestSpec CanaryOf(AnswerConstraint::Kind kind, absl::string_view salt);
+// kExtraction is asked for as kSchema. `salt` pays for it. `max_tokens` are those of the answer
+// that it is asked for, or so: a model that reasons takes more than the word has. REQUIRES: kind !=
+// kNone.
+RequestSpec CanaryOf(AnswerConstraint::Kind kind, absl::string_view salt, int32_t max_tokens);
 std::string CanaryAnswer(AnswerConstraint::Kind kind);
 
 }  // namespace lm

@@ -90,7 +90,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
   void Send(RemoteJob job, size_t place);
   bool IsProven(const RemoteJob& job);
-  void AskCanary(Kind kind, absl::string_view salt);
+  void AskCanary(const RequestSpec& spec);
   absl::StatusOr<RemoteJob> CanaryJob(RequestSpec spec) const;
   void DropAbandoned();
   void EndTransfer(RemoteCall* call, const HttpOutcome& outcome);
@@ -123,6 +123,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   bool SendShorter(RemoteCall* call, absl::string_view words);
   absl::Status OtherAnswerError(const RemoteCall& call) const;
   void Conclude(RemoteCall& call, Generation generation);
+  absl::Status NotProven(const GenerationOptions& asked, const Generation& generation) const;
   void ConcludeCanary(const RemoteCall& call, const Generation& generation);
 
   Network* const network_;

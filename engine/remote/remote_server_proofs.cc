@@ -1,5 +1,7 @@
 // What RemoteServer does to find out whether its servers keep to constraints.
 #include <algorithm>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,12 +12,17 @@
 #include "engine/remote/chat_constraint.h"
 #include "engine/remote/estimated_tokens.h"
 #include "engine/remote/remote_server.h"
+#include "engine/runtime/trouble.h"
 
 namespace lm {
 namespace {
 
 constexpr size_t kShownOfProof = 200;
-constexpr int64_t kProofTimeoutMs = 30'000;  // of a question that Prove asks
+// Of a question that Prove asks.
+constexpr int64_t kProofTimeoutMs = 30'000;
+constexpr int32_t kProofTokens = 1024;  // few contexts have no room for them
+
+bool IsCut(const Generation& generation) { return generation.finish == FinishReason::kLength; }
 
 }  // namespace
 
@@ -23,12 +30,13 @@ bool RemoteServer::IsProven(const RemoteJob& job) {
   const RequestSpec& spec = job.request->spec();
   const Kind kind = spec.options.constraint.kind;
   if (kind == Kind::kNone || spec.wants_first_choices) return true;
-  if (proofs_.of(kind) == Proof::kNone) AskCanary(kind, spec.salt);
+  if (proofs_.of(kind) == Proof::kNone) AskCanary(spec);
   return proofs_.of(kind) == Proof::kGiven;
 }
 
-void RemoteServer::AskCanary(Kind kind, absl::string_view salt) {
-  absl::StatusOr<RemoteJob> job = CanaryJob(CanaryOf(kind, salt));
+void RemoteServer::AskCanary(const RequestSpec& spec) {
+  const Kind kind = spec.options.constraint.kind;
+  absl::StatusOr<RemoteJob> job = CanaryJob(CanaryOf(kind, spec.salt, spec.options.max_tokens));
   if (!job.ok()) {  // and so will be what waits for it
     proofs_.Note(kind, job.status());
     proofs_.set(kind, Proof::kGiven);
@@ -50,7 +58,7 @@ absl::StatusOr<RemoteJob> RemoteServer::CanaryJob(RequestSpec spec) const {
 std::vector<std::shared_ptr<Request>> RemoteServer::Prove(absl::string_view salt) {
   std::vector<std::shared_ptr<Request>> asked;
   for (Kind kind : ConstraintProofs::kKinds) {
-    RequestSpec spec = CanaryOf(kind, salt);
+    RequestSpec spec = CanaryOf(kind, salt, kProofTokens);
     spec.options.timeout_ms = kProofTimeoutMs;
     absl::StatusOr<RemoteJob> job = CanaryJob(std::move(spec));
     if (!job.ok()) {
@@ -63,28 +71,50 @@ std::vector<std::shared_ptr<Request>> RemoteServer::Prove(absl::string_view salt
   return asked;
 }
 
+absl::Status RemoteServer::NotProven(const GenerationOptions& asked,
+                                     const Generation& generation) const {
+  const Kind kind = asked.constraint.kind;
+  const std::string word = CanaryAnswer(kind);
+  const std::string said = Printable(secrets_.Without(generation.text, kShownOfProof));
+  if (!IsCut(generation)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the server ignores ", ConstraintName(kind), ": made to say ", word, ", it said ", said,
+        " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "whether the server keeps to ", ConstraintName(kind), " is not known: made to say ", word,
+      ", it was cut off ", said.empty() ? "within its reasoning" : absl::StrCat("after ", said),
+      kind == Kind::kChoices ? ""
+                             : absl::StrCat(" at max_tokens = ", asked.max_tokens,
+                                            "; raise max_tokens, or have it reason less")));
+}
+
 void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& generation) {
-  const Kind kind = call.spec().options.constraint.kind;
+  const GenerationOptions& asked = call.spec().options;
+  const Kind kind = asked.constraint.kind;
+  const bool cut = IsCut(generation);
   absl::Status why = generation.status;
   if (call.job.request->abandoned()) {  // which says nothing of the server
     if (!call.job.request->cancelled()) proofs_.Note(kind, why);
     return;
   }
-  if (why.ok() && generation.text != CanaryAnswer(kind)) {
-    why = absl::FailedPreconditionError(absl::StrCat(
-        "the server ignores ", ConstraintName(kind), ": made to say ", CanaryAnswer(kind),
-        ", it said ", Printable(secrets_.Without(generation.text, kShownOfProof)),
-        " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
-  }
+  if (cut || (why.ok() && generation.text != CanaryAnswer(kind)))
+    why = NotProven(asked, generation);
   proofs_.Note(kind, why);
   // The next who asks may find another server.
   proofs_.set(kind, why.ok() ? Proof::kGiven : Proof::kNone);
   if (why.ok()) return;
+  const Trouble trouble = TroubleOf(why);
+  if (trouble == Trouble::kNone || trouble == Trouble::kRefusal) {
+    why = WithTrouble(std::move(why), Trouble::kUnproven);
+  }
+  // Who may have more tokens than were too few asks once more.
+  const int32_t most = cut ? MostAnswerTokens(asked) : std::numeric_limits<int32_t>::max();
   DropIf(
-      [kind](const RemoteJob& job) {
+      [kind, most](const RemoteJob& job) {
         const RequestSpec& spec = job.request->spec();
         return ConstraintProofs::AreOne(spec.options.constraint.kind, kind) &&
-               !spec.wants_first_choices && !job.is_canary;
+               spec.options.max_tokens <= most && !spec.wants_first_choices && !job.is_canary;
       },
       [&why](const RemoteJob&) { return why; });
 }
@@ -94,8 +124,13 @@ bool RemoteServer::HoldsCanary(RemoteCall* call, Generation* generation) {
   const AnswerConstraint& constraint = call->spec().options.constraint;
   std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
   if (text.has_value()) generation->text = *std::move(text);
-  return generation->text == CanaryAnswer(constraint.kind) ||
-         !AskAnother(call, /*is_servers=*/true);
+  if (generation->text == CanaryAnswer(constraint.kind)) return true;
+  if (AskAnother(call, /*is_servers=*/true)) return false;
+  // As any answer that does not fit it has a second try.
+  if (IsCut(*generation) || std::exchange(call->job.repaired, true)) return true;
+  call->AddSpent();
+  SendAgain(std::move(call->job), absl::Now());
+  return false;
 }
 
 bool RemoteServer::HoldsProof(RemoteCall* call, Generation* generation) {
@@ -103,7 +138,7 @@ bool RemoteServer::HoldsProof(RemoteCall* call, Generation* generation) {
   absl::Status fits =
       ProveAnswer(constraint, *call->job.grammar, model_.dialect, &generation->text);
   if (fits.ok()) return true;
-  const bool cut = generation->finish == FinishReason::kLength;
+  const bool cut = IsCut(*generation);
   if (!cut) {
     Doubted(call, /*is_servers=*/false);
     ServerPool::Shunned& shunned = call->job.shunned;

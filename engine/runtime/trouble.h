@@ -12,13 +12,14 @@
 namespace lm {
 
 enum class Trouble {
-  kNone,     // as far as is known, the reason is the request
-  kServer,   // the server failed: at this request, or at all requests now
-  kRefusal,  // the server refuses this request, or all, and will go on doing so
-  kOutage,   // no server was reached
-  kAccount,  // the key or the money: all requests are refused until its owner does something
-  kMemory,   // this process had none left for this request and those beside it
-  kLoss,     // the model of this process is lost (model_loss.h), with all that it is asked
+  kNone,      // as far as is known, the reason is the request
+  kServer,    // the server failed: at this request, or at all requests now
+  kRefusal,   // the server refuses this request, or all, and will go on doing so
+  kUnproven,  // no server was seen to keep to a kind of constraint, as all that have it need
+  kOutage,    // no server was reached
+  kAccount,   // the key or the money: all requests are refused until its owner does something
+  kMemory,    // this process had none left for this request and those beside it
+  kLoss,      // the model of this process is lost (model_loss.h), with all that it is asked
 };
 
 absl::Status WithTrouble(absl::Status status, Trouble trouble);

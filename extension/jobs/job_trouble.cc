@@ -91,6 +91,7 @@ absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
   const bool patient = now - began_ < patience_;
   switch (TroubleOf(last_)) {
     case Trouble::kAccount:
+    case Trouble::kUnproven:
     case Trouble::kLoss:
       return last_;
     case Trouble::kRefusal:

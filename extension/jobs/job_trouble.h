@@ -13,7 +13,8 @@
 // as if others had been answered, and all are asked again; but a server that fails may be equal to
 // the probe alone: one row is asked behind each probe, and fails for itself once patience is at its
 // end. So are rows for which this process had no memory, which may have been too many together; but
-// none of them fails for it. A model of this process that is lost ends the run at once.
+// none of them fails for it. A model of this process that is lost ends the run at once, and so does
+// a server that does not prove that it keeps to the job's constraint.
 #ifndef LM_EXTENSION_JOBS_JOB_TROUBLE_H_
 #define LM_EXTENSION_JOBS_JOB_TROUBLE_H_
 

@@ -53,6 +53,7 @@
 -- for 16 tokens at most. A row that fails three times while others are answered in between fails for itself; so does one that is tried
 -- again and fails as it did before. Where only the probe is answered, rows that are refused fail so, too; but a server may fail (5xx)
 -- with all but the probe for a while: then rows are asked one by one, and fail for themselves once outage_seconds are over.
+-- A server that has not shown that it keeps to the job's constraint (the first question of sql/guide/remote.md) ends the run at once.
 -- The same of a model in this process: where its file was cut or its packed weights are damaged, the run ends at once, and the next
 -- one loads the model anew; where there is no memory, some is waited for as for a server, with rows one by one, and none fails for it.
 --

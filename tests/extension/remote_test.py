@@ -44,6 +44,20 @@ class Uneven(Handler):
         return self.whole(200, {"data": [{"index": 0, "embedding": [1.0] * len(body["input"])}]})
 
 
+class Reasons(Handler):
+    """Takes 150 tokens before its answer, which it tells (context) or does not."""
+    def good(self, body, **how):
+        text, most = self.server.answer(body), body.get("max_tokens", 1000)
+        cut = most < 160
+        self.begin()
+        if self.server.context:
+            self.delta(reasoning_content="hm " * min(most, 150))
+        self.delta(content="" if cut else text)
+        self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "length" if cut else "stop"}]})
+        self.event(b"[DONE]")
+        self.chunk(b"")
+
+
 class Listless(Handler):
     """Has a code of HTTP in the place of its list of models, while there is one."""
     def do_GET(self):
@@ -577,6 +591,51 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT lm_classify('x', '[\"yes\",\"no\"]')"), "yes")
         self.assertEqual([m["role"] for m in server.requests[-1]["messages"]][-2:], ["assistant", "user"])
         self.fails(db, "SELECT lm_classify('y', '[\"yes\",\"no\"]')", "does not fit choices: perhaps")
+
+    def test_a_first_question_has_as_many_tokens_as_who_waits_for_it(self):
+        told = {"schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}, {"regex": "[a-z]+"}, {"grammar": 'root ::= "yes"'}
+        for tells in (True, False):
+            server = self.server(handler=Reasons, context=tells, answer=constrained(lambda body: '{"a": 1}' if "schema" in str(body.get("response_format")) else "yes"))
+            for constraint in told:
+                with self.subTest(tells=tells, constraint=constraint):
+                    db = self.connect(server.url)
+                    server.requests.clear()
+                    # None is taken for a server that ignores it.
+                    few = rf"whether the server keeps to {next(iter(constraint))} is not known: .* within its reasoning at max_tokens = 99; raise max_tokens"
+                    self.fails(db, "SELECT generate('x', NULL, ?)", few, json.dumps({**constraint, "max_tokens": 99}))
+                    self.assertIn(harness.value(db, "SELECT generate('x', NULL, ?)", json.dumps({**constraint, "max_tokens": 4000})), ("yes", '{"a":1}'))
+                    self.assertEqual([body["max_tokens"] for body in server.requests], [99, 4000, 4000])
+            self.assertEqual(set(self.proofs(self.connect(server.url, check=True)).values()), {"kept"})
+
+    def proofs(self, db):
+        return json.loads(harness.value(db, "SELECT constraints FROM temp.lm_models WHERE name = 'default'"))
+
+    def test_who_may_have_more_tokens_asks_the_first_question_once_more(self):
+        server = self.server(handler=Reasons, context=True, delay=0.3, answer=constrained(lambda body: "yes"))
+        db = self.connect(server.url)
+        rows = db.execute("SELECT lm_try('x', NULL, json_object('regex', '[a-z]+', 'max_tokens', value)) FROM json_each('[99,200,90]')").fetchall()
+        self.assertEqual([json.loads(row)["value"] for row, in rows], [None, "yes", None])
+
+    def test_what_a_server_does_not_prove_is_no_rows_failure(self):
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+        few, many = (json.dumps({"schema": schema, "max_tokens": tokens}) for tokens in (99, 400))
+        for server, why in ((self.server(), "ignores schema"), (self.server(answer=lambda body: {"code": 400, "error": "no such thing"}), "HTTP 400: no such thing"),
+                            (self.server(handler=Reasons, answer=constrained(lambda body: '{"a": 1}')), "raise max_tokens")):
+            with self.subTest(why=why):
+                db = self.connect(server.url)
+                db.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT)")
+                db.executemany("INSERT INTO notes(body) VALUES (?)", [(f"note {i}",) for i in range(30)])
+                db.execute("INSERT INTO lm_jobs(name, query, options) VALUES ('j', 'SELECT id, body FROM notes', ?)", (few,))
+                self.fails(db, "SELECT * FROM lm_run('j')", why)
+                self.assertEqual(db.execute("SELECT count(*) FROM lm_job_rows WHERE state IN ('done', 'failed')").fetchall(), [(0,)])
+        # Which goes on once it has what it wants.
+        db.execute("UPDATE lm_jobs SET options = ?", (many,))
+        self.assertEqual(db.execute("SELECT max(done), max(failed) FROM lm_run('j')").fetchall(), [(30, 0)])
+
+    def test_one_wrong_answer_to_a_first_question_is_chance(self):
+        said = iter(["well", CANARY, "yes"])
+        db = self.connect(self.server(answer=lambda body: next(said)).url)
+        self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"regex\":\"[a-z]+\"}')"), "yes")
 
     def test_judgements_are_read_from_probabilities(self):
         server = self.server(first=[("Yes", -0.105), ("No", -2.303), ("Maybe", -5.0)])
