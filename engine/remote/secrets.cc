@@ -27,14 +27,16 @@ Secrets::Secrets(const std::vector<std::string>& headers) {
 }
 
 void Secrets::Add(absl::string_view text) {
-  if (text.size() >= kShortest) texts_.emplace_back(text);
+  if (text.size() < kShortest) return;
+  const size_t scheme = text.find(' ') + 1;  // with its space; 0: there is none
+  texts_.push_back({std::string(text), std::min(std::max(kShortest, scheme + 1), text.size())});
 }
 
 size_t Secrets::LengthAt(absl::string_view words) const {
   size_t longest = 0;
-  for (const std::string& text : texts_) {
+  for (const auto& [text, least] : texts_) {
     const size_t length = std::min(text.size(), words.size());
-    if (length >= kShortest && absl::StartsWith(text, words.substr(0, length))) {
+    if (length >= least && absl::StartsWith(text, words.substr(0, length))) {
       longest = std::max(longest, length);
     }
   }

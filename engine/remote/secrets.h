@@ -29,7 +29,11 @@ class Secrets {
   // How much of the beginning of the words is a secret.
   size_t LengthAt(absl::string_view words) const;
 
-  std::vector<std::string> texts_;
+  struct Text {
+    std::string text;
+    size_t least;  // bytes that tell something of it
+  };
+  std::vector<Text> texts_;
 };
 
 }  // namespace lm

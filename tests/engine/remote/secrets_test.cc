@@ -18,6 +18,15 @@ TEST(SecretsTest, HidesWhatAServerWasTold) {
   EXPECT_EQ(Secrets().Without("a word"), "a word");
 }
 
+TEST(SecretsTest, ASchemeAloneIsNoSecret) {
+  const Secrets key({"Authorization: Bearer sk-1234"});
+  for (const char* words : {"the Authorization scheme must be Bearer", "token type: Bearer "}) {
+    EXPECT_EQ(key.Without(words), words);
+  }
+  EXPECT_EQ(key.Without("no key Bearer s"), "no key ***");
+  EXPECT_EQ(Secrets({"X-Key: secret "}).Without("no key secret "), "no key ***");
+}
+
 TEST(SecretsTest, HidesWhatIsCutWithinAsWell) {
   const Secrets key({"Authorization: Bearer sk-123456789"});
   EXPECT_EQ(key.Without("no key sk-123456789", 12), "no key ***");
