@@ -25,6 +25,9 @@ namespace lm {
 namespace {
 
 constexpr double kShareRounding = 1e-3;  // of the sum of all shares
+// How far a share's parts may be from whole ones; those of another number are further.
+constexpr double kPartRounding = 1e-3;
+static_assert(kPartRounding < 0.5 / kMostVotes);
 // Of what a tie is between.
 constexpr size_t kMostNamed = 3;
 constexpr size_t kMostShown = 60;  // bytes
@@ -325,6 +328,14 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
     sum.finish = first.front()->finish;
   }
   return sum;
+}
+
+double ShareOfVotes(double share, int32_t asked) {
+  for (int32_t counted = 1; counted <= asked; ++counted) {
+    const double part = std::round(share * counted);
+    if (std::abs(share * counted - part) < kPartRounding) return part / counted;
+  }
+  return share;
 }
 
 Generation PickSamples(const RequestSpec& spec, absl::Span<const Generation> samples) {

@@ -14,6 +14,7 @@
 #ifndef LM_ENGINE_RUNTIME_VOTE_H_
 #define LM_ENGINE_RUNTIME_VOTE_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/functional/function_ref.h"
@@ -42,6 +43,11 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(
 // the order of what it says; where the spec wants_first_choices there is no text, and several may
 // have the most. Numbers of tokens are sums. REQUIRES: all ballots are OK.
 Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ballots);
+
+// A share of a vote's, or a sum of such, as the fraction that it was before it became a logarithm:
+// of those of `asked` ballots that say something, however many these are. The same share where it
+// is none.
+double ShareOfVotes(double share, int32_t asked);
 
 // Whether a vote can have had this answer, as Generator::CanBeAnswer.
 bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer);

@@ -14,6 +14,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/vote.h"
 #include "extension/batch/row_request.h"
 #include "extension/questions/constrained_options.h"
 
@@ -142,8 +143,7 @@ std::vector<double> SharesOfVotes(absl::Span<const std::string> labels, const Ge
   for (const FirstChoice& choice : answer.first_choices) {
     const auto label = std::find(labels.begin(), labels.end(), choice.text);
     if (label == labels.end()) continue;
-    // It came as a logarithm.
-    shares[label - labels.begin()] = std::round(std::exp(double{choice.logprob}) * votes) / votes;
+    shares[label - labels.begin()] = ShareOfVotes(std::exp(double{choice.logprob}), votes);
   }
   return shares;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/runtime/vote.h"
 
 namespace lm {
 
@@ -29,13 +30,14 @@ double ProbabilityOfYes(const Generation& answer, int32_t votes) {
   }
   if (yes + no == 0) return 0.5;
   const double share = yes / (yes + no);
-  return votes > 0 ? std::round(share * votes) / votes : share;  // it came as a logarithm
+  return votes > 0 ? ShareOfVotes(share, votes) : share;
 }
 
 absl::Status CheckNoTie(const Generation& answer, int32_t votes) {
   const bool told = votes > 0 && !answer.first_choices.empty();
   if (!told || ProbabilityOfYes(answer, votes) != 0.5) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("a tie: half of ", votes, " votes are a yes"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("a tie: of ", votes, " votes as many are a yes as a no"));
 }
 
 }  // namespace lm

@@ -31,10 +31,11 @@ RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::stri
                      std::optional<std::string> asked = {});
 
 // p(yes) / (p(yes) + p(no)), over all tokens that begin one of the words. With `votes` (0: none),
-// the share of yes among them. 0.5 where nothing is told, as in lm_explain.
+// the share of yes among those of them that say something. 0.5 where nothing is told, as in
+// lm_explain.
 double ProbabilityOfYes(const Generation& answer, int32_t votes = 0);
 
-// FailedPrecondition where half of the votes (0: none) are a yes.
+// FailedPrecondition where as many of the votes (0: none) are a yes as a no.
 absl::Status CheckNoTie(const Generation& answer, int32_t votes);
 
 // Whether a yes so probable is one: more than `threshold`, and any where that is 0.

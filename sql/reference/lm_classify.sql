@@ -5,7 +5,7 @@
 -- options are those of generate(), and
 --   multi      true: all labels that apply, as a JSON array in their order
 --   threshold  of multi: a label applies where a yes is more probable; 0.5. 0: all do.
---              Without it, a label of which half the votes are a yes is the row's failure (an odd `vote` has no tie)
+--              Without it, a label with as many votes for yes as for no is the row's failure (an odd `vote` of which all answer has no tie)
 --   scores     true: a JSON object from each label to its probability
 --   escalate   {"model":"large","below":0.9}: where the model finds its label less probable, the large one is asked (lm_calibrate)
 

@@ -11,7 +11,7 @@
 --
 -- options are those of lm_if but for escalate (`vote` and what else only answers have are the question's alone), and
 --   threshold              a pair is a row where a yes is more probable; 0.5. 0: whatever was asked about.
---                          Without it, a pair of which half the votes are a yes fails (an odd `vote` has no tie)
+--                          Without it, a pair with as many votes for yes as for no fails (an odd `vote` of which all answer has no tie)
 --   candidates             rows on the right that are asked about for each on the left; 5. 0: all, with fts5 all that have a word in common
 --   blocking               "embeddings"; "fts5": those that have the most words in common, without embeddings; one at least. A word
 --                          is a run of letters and digits, so that a sentence of Japanese or Chinese, which has no blanks, is one

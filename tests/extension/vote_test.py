@@ -47,20 +47,36 @@ class VoteTest(RemoteCase):
     def test_a_tie_is_the_rows_failure(self):
         db = self.connect(self.voting(["yes", "no"]).url)
         tie = "SELECT lm_if('x', 'y?', '{\"vote\":4%s}')"
-        self.fails(db, tie % "", "lm_if: a tie: half of 4 votes are a yes")
+        self.fails(db, tie % "", "lm_if: a tie: of 4 votes as many are a yes as a no")
         self.assertEqual(harness.value(db, tie % ',\"on_error\":\"null\"'), None)
         self.assertEqual(harness.value(db, "SELECT lm_score('x', 'y', '{\"vote\":4}')"), 0.5)
         self.fails(db, "SELECT lm_classify('x', '[\"no\",\"yes\"]', NULL, '{\"vote\":4}')", "a tie: 'no' and 'yes' have 2 of 4 votes each")
         multi = "SELECT lm_classify('x', '[\"a\",\"b\"]', NULL, '{\"multi\":true,\"vote\":4%s}')"
-        self.fails(db, multi % "", "lm_classify: label 'a': a tie: half of 4 votes are a yes")
+        self.fails(db, multi % "", "lm_classify: label 'a': a tie: of 4 votes as many are a yes as a no")
         self.assertEqual(harness.value(db, multi % ',\"on_error\":\"null\"'), None)
         self.assertEqual(harness.value(db, multi % ',\"threshold\":0.5'), "[]")
         self.assertEqual(json.loads(harness.value(db, multi % ',\"scores\":true')), {"a": 0.5, "b": 0.5})
         match = "SELECT count(*), max(probability) FROM lm_match('SELECT 1, ''a b''', 'SELECT 2, ''b c''', 'q?', '{\"blocking\":\"fts5\",\"vote\":4%s}')"
-        self.fails(db, match % "", "lm_match: rows 1 and 1: a tie: half of 4 votes are a yes")
+        self.fails(db, match % "", "lm_match: rows 1 and 1: a tie: of 4 votes as many are a yes as a no")
         self.assertEqual(db.execute(match % ',\"on_error\":\"null\"').fetchone(), (0, None))
         self.assertEqual(db.execute(match % ',\"threshold\":0.5').fetchone(), (0, None))
         self.assertEqual(db.execute(match % ',\"threshold\":0.4').fetchone(), (1, 0.5))
+
+    def test_the_shares_are_those_of_the_ballots_that_say_something(self):
+        cut = {"code": 200, "choices": [{"index": 0, "message": {"content": "", "reasoning_content": "well"}, "finish_reason": "length"}]}
+        for votes, yes in ((["yes", "no", cut], 1 / 2), (["no", "yes", "yes", cut, "no"], 1 / 2), (["yes", cut, cut], 1), (["no", "no", cut], 0), (["yes", "no", cut, "no"], 1 / 3)):
+            with self.subTest(votes=votes):
+                db = self.connect(self.server(answer=constrained(lambda body: dict(vote) if isinstance(vote := votes[body["seed"]], dict) else vote)).url)
+                options = json.dumps({"vote": len(votes)})
+                for _ in range(2):  # of the memo, too
+                    self.assertEqual(harness.value(db, "SELECT lm_score('x', 'y', ?)", options), yes)
+                scores = dict(db.execute("SELECT label, probability FROM lm_classify_scores('x', '[\"yes\",\"no\"]', NULL, ?)", (options,)))
+                self.assertAlmostEqual(scores["yes"], yes, places=12)
+                self.assertAlmostEqual(scores["no"], 1 - yes, places=12)
+                if yes == 1 / 2:
+                    self.fails(db, "SELECT lm_if('x', 'y?', ?)", f"a tie: of {len(votes)} votes as many are a yes as a no", options)
+                else:
+                    self.assertEqual(harness.value(db, "SELECT lm_if('x', 'y?', ?)", options), int(yes > 1 / 2))
 
     def test_the_memo_knows_votes_from_probabilities(self):
         server = self.voting(["yes", "yes", "no"], first=[("Yes", -0.105), ("No", -2.303)])

@@ -63,6 +63,19 @@ TEST_F(VoteTest, SharesStandForProbabilities) {
   EXPECT_TRUE(Count({"yes", "no"}, true).status.ok());
 }
 
+TEST_F(VoteTest, ASharesFractionIsKnownHoweverManyBallotsSaidSomething) {
+  for (int counted = 1; counted <= kMostVotes; ++counted) {
+    for (int said = 0; said <= counted; ++said) {
+      const double fraction = static_cast<double>(said) / counted;
+      const float logprob = static_cast<float>(std::log(fraction));
+      for (int asked : {counted, kMostVotes}) {
+        ASSERT_DOUBLE_EQ(ShareOfVotes(std::exp(double{logprob}), asked), fraction)
+            << said << "/" << counted << " of " << asked;
+      }
+    }
+  }
+}
+
 TEST_F(VoteTest, EachBallotIsDrawnAnew) {
   RequestSpec spec = Spec(3, /*wants_first_choices=*/true);
   spec.options.seed = 5;
