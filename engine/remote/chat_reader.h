@@ -41,6 +41,10 @@ class ChatReader {
   absl::Status AppendJson(const Json& event);
   // Whether the answer has begun.
   bool begun() const { return answer_.pieces > 0 || !answer_.finish.empty(); }
+  // The bytes of all that it says, of itself or not.
+  size_t bytes() const {
+    return answer_.text.size() + answer_.reasoning.size() + answer_.refusal.size();
+  }
   // What of the text is certain by now, where somebody looks on while it comes (a constraint's is
   // never, before its end): there the mark that ends a reasoning which the prompt has begun
   // (BehindLoneMark) comes too late, and is text.

@@ -4,6 +4,7 @@
 #ifndef LM_ENGINE_REMOTE_EVENT_STREAM_H_
 #define LM_ENGINE_REMOTE_EVENT_STREAM_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,9 @@ class EventStream {
     }
     return true;
   }
+
+  // The bytes of the event that is not complete.
+  size_t held() const { return line_.size() + data_.size(); }
 
  private:
   static constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";

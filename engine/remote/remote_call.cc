@@ -28,6 +28,12 @@ RemoteCall::RemoteCall(std::shared_ptr<Owner> owner, RemoteJob given, size_t end
       reader_(&spec(), secrets) {}
 
 bool RemoteCall::OnBody(int code, absl::string_view bytes) {
+  const bool more = Take(code, bytes);
+  is_too_long_ = raw_.size() + stream_.held() + reader_.bytes() > kMostBytes;
+  return more && !is_too_long_;
+}
+
+bool RemoteCall::Take(int code, absl::string_view bytes) {
   has_come_ = code == 200;
   const bool answers = code == 200 && !spec().embed.has_value();
   if (answers && form_ == Form::kUnknown) {

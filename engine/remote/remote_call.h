@@ -63,6 +63,9 @@ struct RemoteJob {
 // On the network's thread.
 class RemoteCall : public HttpHandler {
  public:
+  // Of what an answer says, and of one that is no stream.
+  static constexpr size_t kMostBytes = 16 << 20;
+
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -107,12 +110,15 @@ class RemoteCall : public HttpHandler {
   bool differs() const { return differs_; }
   // Whether the answer's last event has come, however the transfer has ended.
   bool has_ended() const { return has_ended_; }
+  // Whether there was more than kMostBytes, and no more was taken.
+  bool is_too_long() const { return is_too_long_; }
 
   RemoteJob job;
   const size_t endpoint;  // where it is sent
   uint64_t transfer = 0;
 
  private:
+  bool Take(int code, absl::string_view bytes);
   bool OnEvent(const std::string& data);
 
   // What the body of an answer is, by its first character: some servers stream nothing.
@@ -129,6 +135,7 @@ class RemoteCall : public HttpHandler {
   bool has_come_ = false;  // something of an answer
   bool has_event_ = false;
   bool has_ended_ = false;
+  bool is_too_long_ = false;
   size_t compared_ = 0;  // with job.handed_out
   bool differs_ = false;
   const MonotonicTime begun_ = MonotonicTime::Now();

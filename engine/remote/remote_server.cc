@@ -27,6 +27,7 @@ namespace {
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
 constexpr absl::Duration kLastEventToEnd = absl::Seconds(1);  // of an answer, on its connection
+constexpr uint64_t kMostTokenBytes = 1 << 10;                 // of a stream, with what is around it
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
 // The same request with another text.
@@ -266,6 +267,10 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   HttpRequest request =
       RemoteRequest(absl::StrCat(pool_.url(place), path), std::move(headers), options_);
   request.body = call->job.body;
+  if (!spec.embed.has_value()) {
+    const auto tokens = static_cast<uint64_t>(spec.options.max_tokens);
+    request.max_bytes = std::max(request.max_bytes, tokens * kMostTokenBytes);
+  }
   call->transfer = network_->Start(request, call);
   std::move(not_sent).Cancel();
   std::move(not_kept).Cancel();
@@ -365,6 +370,8 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
     Conclude(*call, {.status = OtherAnswerError(*call)});
   } else if (outcome.code == 200 && call->has_ended()) {  // the connection may have broken since
     Answered(call);
+  } else if (call->is_too_long() || absl::IsOutOfRange(outcome.status)) {
+    Conclude(*call, {.status = TooLongError(*call, outcome)});
   } else if (absl::IsUnavailable(outcome.status)) {
     absl::Status why = absl::UnavailableError(
         absl::StrCat(pool_.url(call->endpoint), ": ", outcome.status.message()));
@@ -557,6 +564,14 @@ absl::Status RemoteServer::OtherAnswerError(const RemoteCall& call) const {
       absl::StrCat(pool_.url(call.endpoint), ": the answer before this one broke off after ",
                    call.job.handed_out.size(),
                    " bytes that had been handed out, and this one differs from them"));
+}
+
+absl::Status RemoteServer::TooLongError(const RemoteCall& call, const HttpOutcome& outcome) const {
+  const std::string what = call.is_too_long()
+                               ? absl::StrCat("the answer says more than ", RemoteCall::kMostBytes,
+                                              " bytes; lower max_tokens")
+                               : std::string(outcome.status.message());
+  return absl::OutOfRangeError(absl::StrCat(pool_.url(call.endpoint), ": ", what));
 }
 
 // What is streamed is then handed out to its end: what was held back, or had to be proved.

@@ -122,6 +122,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   bool SendBack(RemoteCall* call, absl::string_view text);
   bool SendShorter(RemoteCall* call, absl::string_view words);
   absl::Status OtherAnswerError(const RemoteCall& call) const;
+  absl::Status TooLongError(const RemoteCall& call, const HttpOutcome& outcome) const;
   void Conclude(RemoteCall& call, Generation generation);
   absl::Status NotProven(const GenerationOptions& asked, const Generation& generation) const;
   void ConcludeCanary(const RemoteCall& call, const Generation& generation);

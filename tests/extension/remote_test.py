@@ -201,6 +201,33 @@ class RemoteTest(RemoteCase):
         ignoring = self.server(), self.server()
         self.fails(self.connect(json.dumps([server.url for server in ignoring])), "SELECT lm_classify('x', '[\"a\",\"b\"]')", "ignores choices: made to say zqx7413")
 
+    def test_an_answer_may_be_as_long_as_its_tokens(self):
+        def sends(times, event, end="42"):
+            class Sends(Handler):
+                def good(self, body, **how):
+                    self.begin()
+                    piece = b"data: " + json.dumps(event).encode() + b"\n\n"
+                    for _ in range(times // 500):
+                        self.chunk(piece * 500)
+                    self.delta(content=end)
+                    self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+                    self.event(b"[DONE]")
+                    self.chunk(b"")
+            return self.server(handler=Sends)
+
+        def says(**delta):
+            return {"id": "chatcmpl-" + 240 * "x", "choices": [{"index": 0, "delta": delta}]}
+
+        long, most = sends(60000, says(reasoning_content="hm ")), '{"max_tokens":65536}'
+        db = self.connect(long.url)
+        self.assertEqual(harness.value(db, "SELECT generate('x', NULL, ?)", most), "42")
+        self.fails(db, "SELECT generate('x')", rf"{long.url}: the answer has more than 16777216 bytes")
+        self.assertEqual(len(long.requests), 2)
+        much = sends(500, says(content=40000 * "x"))
+        self.fails(self.connect(much.url), "SELECT generate('x', NULL, ?)", rf"{much.url}: the answer says more than 16777216 bytes; lower max_tokens", most)
+        line = sends(0, {}, end=17 * 2**20 * "x")
+        self.fails(self.connect(line.url), "SELECT generate('x', NULL, ?)", rf"{line.url}: the answer says more than 16777216 bytes", most)
+
     def test_reasoning_is_an_answers_beginning(self):
         class Thinks(Handler):
             def good(self, body, **how):
