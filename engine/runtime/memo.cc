@@ -52,7 +52,7 @@ void FinishWith(Request& request, const Generation& result, bool shared) noexcep
 // One generation under way, and those who wait for it. It listens to the generator's request.
 class Memo::Flight : public RequestListener, public std::enable_shared_from_this<Flight> {
  public:
-  Flight(Memo* memo, const Generator* generator, MemoKey key, std::shared_ptr<MemoStore> store,
+  Flight(Memo* memo, const Generator* generator, FlightKey key, std::shared_ptr<MemoStore> store,
          std::shared_ptr<MemoScan> scan)
       : memo_(memo),
         generator_(generator),
@@ -96,22 +96,15 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
 
   void OnFinished(const Request& work) noexcept override { Finish(work.result()); }
 
-  // By one who waits for the generator's request itself, and may be faster than its thread.
-  void OnCollected(const Request& work) noexcept override {
-    std::shared_ptr<MemoStore> store;
+  // Somebody waits for it, and there is a deadline: nobody else looks after the generator's
+  // request.
+  void KeepDeadline() noexcept {
+    std::shared_ptr<Request> work;
     {
       absl::MutexLock lock(&memo_->mutex_);
-      Keep(work.result());
-      store = store_;
+      work = work_;
     }
-    if (store != nullptr) store->Flush();
-  }
-
-  // Who waited for the generator's request itself waits no more.
-  void OnAbandoned(Request&) noexcept override {
-    std::shared_ptr<MemoStore> store;
-    absl::MutexLock lock(&memo_->mutex_);
-    store.swap(store_);
+    if (work != nullptr) work->KeepDeadline();
   }
 
   // Nobody waits for `request` any more.
@@ -170,20 +163,20 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   }
 
   void Keep(const Generation& result) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (!result.status.ok() || std::exchange(kept_, true)) return;
+    if (!result.status.ok()) return;
     try {
       RememberedAnswer answer{result.text,          result.finish,    result.tokens,
                               result.first_choices, result.tokens_in, result.tokens_out,
                               result.embedding};
-      if (store_ != nullptr) store_->Add(key_, answer);
-      memo_->Remember(key_, std::move(answer), scan_);
+      if (store_ != nullptr) store_->Add(key_.answer, answer);
+      memo_->Remember(key_.answer, std::move(answer), scan_);
     } catch (...) {  // no memory: then it is not remembered
     }
   }
 
   Memo* const memo_;
   const Generator* const generator_;  // finishes its requests before it goes
-  const MemoKey key_;
+  const FlightKey key_;
   const std::shared_ptr<MemoScan> scan_;  // of who asked first
   const std::thread::id submitter_ = std::this_thread::get_id();
   // Guarded by memo_->mutex_.
@@ -192,7 +185,6 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   std::vector<std::shared_ptr<Request>> waiting_;
   bool submitted_ = false;
   bool finished_ = false;
-  bool kept_ = false;
 };
 
 namespace {
@@ -206,6 +198,9 @@ class Waiter : public RequestListener {
 
   void OnAbandoned(Request& request) noexcept override {
     if (std::shared_ptr<Flight> flight = flight_.lock()) flight->Leave(request);
+  }
+  void OnWaiting(Request&) noexcept override {
+    if (std::shared_ptr<Flight> flight = flight_.lock()) flight->KeepDeadline();
   }
   void OnCollected(const Request&) noexcept override {
     if (store_ != nullptr) store_->Flush();
@@ -222,13 +217,13 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
                                                       const MemoAccess& access) {
   RETURN_IF_ERROR(generator.Validate(spec));  // before a prompt of any length becomes a key
   const std::shared_ptr<MemoStore> store = spec.embed.has_value() ? nullptr : access.store;
-  ASSIGN_OR_RETURN(const std::optional<MemoKey> key,
+  ASSIGN_OR_RETURN(std::optional<MemoKey> memo_key,
                    MakeMemoKey(generator, spec, access.owner, store != nullptr));
-  if (!key.has_value()) return SubmitRequest(generator, std::move(spec));
+  if (!memo_key.has_value()) return SubmitRequest(generator, std::move(spec));
+  const FlightKey flight_key{*std::move(memo_key), spec.options.timeout_ms};
+  const MemoKey& key = flight_key.answer;
   const std::string& model = generator.info().identity;
   const std::string salt = spec.salt;
-  // Who has a deadline waits for a generation of his own, which keeps to it.
-  const bool alone = spec.options.timeout_ms > 0;
   std::shared_ptr<Flight> flight;
   std::shared_ptr<Request> waiting;
   std::optional<RememberedAnswer> stored;
@@ -240,26 +235,24 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
       if (stored.has_value()) {
         ++stats_[model].Of(salt).hits;
         hit = Hit(std::move(spec), *stored);
-        Remember(*key, *std::move(stored), access.scan);
-      } else if (const RememberedAnswer* answer = Recall(*key, access.scan)) {
+        Remember(key, *std::move(stored), access.scan);
+      } else if (const RememberedAnswer* answer = Recall(key, access.scan)) {
         ++stats_[model].Of(salt).hits;
         hit = Hit(std::move(spec), *answer);
-      } else if (other = alone ? nullptr : FlightOf(*key, generator); other != nullptr) {
+      } else if (other = FlightOf(flight_key, generator); other != nullptr) {
         if (!other->MayBeJoined()) {
           const absl::Condition decided(other.get(), &Flight::IsDecided);
           mutex_.AwaitWithTimeout(decided, absl::FromChrono(kCheckpointInterval));
         }
-        if (other->MayBeJoined() && FlightOf(*key, generator) == other) {
+        if (other->MayBeJoined() && FlightOf(flight_key, generator) == other) {
           ++stats_[model].Of(salt).shared;
           return Join(other, std::move(spec));
         }
       } else if (store_was_asked) {
         ++stats_[model].Of(salt).misses;
-        flight = std::make_shared<Flight>(this, &generator, *key, store, access.scan);
-        if (!alone) {
-          waiting = Join(flight, spec);
-          flights_.emplace(*key, flight);
-        }
+        flight = std::make_shared<Flight>(this, &generator, flight_key, store, access.scan);
+        waiting = Join(flight, spec);
+        flights_.emplace(flight_key, flight);
       }
     }
     if (hit != nullptr) {
@@ -270,7 +263,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     if (other != nullptr) {
       RETURN_IF_ERROR(Checkpoint());
     } else if (!std::exchange(store_was_asked, true)) {  // which may have to read a file
-      stored = store->Find(*key);
+      stored = store->Find(key);
       if (stored.has_value() && !generator.CanBeAnswer(spec, *stored)) stored.reset();
     }
   }
@@ -286,7 +279,6 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     misses -= misses > 0;
     return work.status();
   }
-  if (alone) return work;
   flight->Begin(*std::move(work));
   return waiting;
 }
@@ -304,7 +296,7 @@ std::shared_ptr<Request> Memo::Hit(RequestSpec spec, const RememberedAnswer& ans
   return request;
 }
 
-std::shared_ptr<Memo::Flight> Memo::FlightOf(const MemoKey& key, const Generator& generator) {
+std::shared_ptr<Memo::Flight> Memo::FlightOf(const FlightKey& key, const Generator& generator) {
   const auto found = flights_.find(key);
   return found != flights_.end() && found->second->generator_ == &generator ? found->second
                                                                             : nullptr;

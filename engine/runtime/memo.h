@@ -5,8 +5,9 @@
 //
 // A prompt that was answered before, by the same model with the same options (MemoKey), is answered
 // at once; one that is being generated is waited for instead of being generated twice (single
-// flight), by whichever connection that has the same generator: the end of another engine, or the
-// refusal of a server that knows somebody else's key, is nobody else's. Only answers are
+// flight), by whichever connection that has the same generator and gives it the same timeout_ms:
+// the end of another engine, the refusal of a server that knows somebody else's key, or another's
+// deadline, is nobody else's. Only answers are
 // remembered, never errors. What is remembered in memory is bounded by bytes, and the longest
 // unused goes first, but for a scan of more rows than there is room for, which keeps its beginning
 // (memo_shelf.h); a MemoStore keeps it for longer.
@@ -16,8 +17,8 @@
 //
 // A generation has the highest priority of those who wait for it.
 //
-// Who asks gets a Request of his own: cancelling it, or its running into its timeout_ms, does not
-// disturb the others who wait for the same generation. The last one to go stops it.
+// Who asks gets a Request of his own: cancelling it does not disturb the others who wait for the
+// same generation. The last one to go stops it.
 #ifndef LM_ENGINE_RUNTIME_MEMO_H_
 #define LM_ENGINE_RUNTIME_MEMO_H_
 
@@ -27,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -151,6 +153,17 @@ class Memo {
     absl::Time used;
   };
   class Flight;
+  // Of those who wait for one generation: its timeout_ms is that of each of them.
+  struct FlightKey {
+    MemoKey answer;
+    int64_t timeout_ms;
+
+    friend bool operator==(const FlightKey& a, const FlightKey& b) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const FlightKey& key) {
+      return H::combine(std::move(h), key.answer, key.timeout_ms);
+    }
+  };
   using EntryMap = HashMap<MemoKey, Entry>;
 
   std::shared_ptr<Request> Hit(RequestSpec spec, const RememberedAnswer& answer);
@@ -163,7 +176,7 @@ class Memo {
     return answer.is_vector() ? vectors_ : answers_;
   }
   // The generation of a key that is under way on this generator, or null.
-  std::shared_ptr<Flight> FlightOf(const MemoKey& key, const Generator& generator)
+  std::shared_ptr<Flight> FlightOf(const FlightKey& key, const Generator& generator)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Request> Join(const std::shared_ptr<Flight>& flight, RequestSpec spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -175,7 +188,7 @@ class Memo {
   std::map<int64_t, const MemoKey*> by_id_ ABSL_GUARDED_BY(mutex_);
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Those that others may join; of two generators for one key the first has it.
-  HashMap<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  HashMap<FlightKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
   HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by model
 };
 

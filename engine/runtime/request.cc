@@ -44,10 +44,8 @@ bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
   for (bool over = false; !is_ready && !over;) {
     MonotonicTime next = until;
     if (spec_.options.timeout_ms > 0) {
-      if (listener_ != nullptr) listener_->OnWaiting(*this);
-      const MonotonicTime now = MonotonicTime::Now();
-      if (now >= deadline()) Expire();
-      next = std::min(until, now + kTick);
+      KeepDeadline();
+      next = std::min(until, MonotonicTime::Now() + kTick);
     }
     absl::MutexLock lock(&mutex_);
     // Without a timeout the caller only looks, and must not sleep: even a wait that is over at once
@@ -74,6 +72,11 @@ const Generation& Request::result() const {
   absl::MutexLock lock(&mutex_);
   assert(done_);
   return result_;
+}
+
+void Request::KeepDeadline() {
+  if (listener_ != nullptr) listener_->OnWaiting(*this);
+  if (MonotonicTime::Now() >= deadline()) Expire();
 }
 
 void Request::Raise() {

@@ -121,7 +121,8 @@ class RequestListener {
   virtual void OnRaised(Request&) noexcept {}
   // It was cancelled, or has expired. On the thread that said so, once.
   virtual void OnAbandoned(Request&) noexcept {}
-  // A thread waits for a request that has a timeout_ms: every few milliseconds, on that thread.
+  // A thread waits for a request that has a timeout_ms: every few milliseconds, on that thread
+  // (Request::KeepDeadline).
   virtual void OnWaiting(Request&) noexcept {}
   // A waiter is about to get the result. On its thread.
   virtual void OnCollected(const Request&) noexcept {}
@@ -214,10 +215,13 @@ class Request {
   // For the engine --------------------------------------------------------------------------------
 
   // When, in the step that it takes part in, the request will have had its timeout_ms of the model;
-  // infinitely late where it has none, or is in no step: that time does not count. WaitFor abandons
-  // the request then.
+  // infinitely late where it has none, or is in no step: that time does not count. KeepDeadline
+  // abandons the request then, which WaitFor calls.
   void set_deadline(MonotonicTime deadline) { deadline_.store(deadline.ToNanos()); }
   MonotonicTime deadline() const { return MonotonicTime::FromNanos(deadline_.load()); }
+  // Somebody waits for it, or for what comes of it, and says so every few milliseconds: it expires
+  // where its deadline has passed.
+  void KeepDeadline();
   // Its time is over: as Cancel, but the status is DeadlineExceeded.
   void Expire() { Abandon(State::kExpired); }
   // Cancelled or expired, whichever came first.

@@ -120,7 +120,6 @@ class Vote : public std::enable_shared_from_this<Vote> {
 
   // Nobody else waits for a ballot.
   void KeepDeadlines() noexcept {
-    const MonotonicTime now = MonotonicTime::Now();
     for (size_t i = 0;; ++i) {
       std::shared_ptr<Request> ballot;
       {
@@ -128,7 +127,7 @@ class Vote : public std::enable_shared_from_this<Vote> {
         if (i >= ballots_.size()) return;
         ballot = ballots_[i];
       }
-      if (now >= ballot->deadline()) ballot->Expire();
+      ballot->KeepDeadline();
     }
   }
 

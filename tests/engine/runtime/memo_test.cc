@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/local_generator.h"
+#include "tests/engine/runtime/held_generator.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -503,6 +505,58 @@ TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
   script_->Resume();
   EXPECT_TRUE(absl::IsDeadlineExceeded(Await(hurried).status));
   EXPECT_TRUE(Await(patient).status.ok());
+}
+
+TEST_F(MemoTest, EqualCallsWithADeadlineAreOneGeneration) {
+  const GenerationOptions options{.max_tokens = 8, .timeout_ms = 60'000};
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 5; ++i) requests.push_back(Submit("hello", options));
+  requests[0]->Cancel();  // which disturbs nobody
+  script_->Resume();
+  for (int i = 1; i < 5; ++i) EXPECT_TRUE(Await(requests[i]).status.ok());
+  EXPECT_EQ(generated(), 1);
+  EXPECT_EQ(memo_.Stats("", "").shared, 4);
+}
+
+// All who wait for it have had its time of the model; it is paid once, and not remembered.
+TEST_F(MemoTest, ADeadlineIsThatOfAllWhoShareIt) {
+  script_->step_time = absl::Milliseconds(5);
+  for (const int32_t votes : {0, 2}) {
+    const int64_t before = generated();
+    script_->Pause();
+    GenerationOptions options{.max_tokens = 64 + votes, .timeout_ms = 1};
+    options.vote = votes;
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int i = 0; i < 3; ++i) requests.push_back(Submit("hello", options));
+    script_->Resume();
+    for (const auto& request : requests) {
+      EXPECT_TRUE(absl::IsDeadlineExceeded(Await(request).status));
+    }
+    EXPECT_EQ(generated(), before + std::max(votes, 1));
+    options.timeout_ms = 60'000;
+    EXPECT_FALSE(absl::IsDeadlineExceeded(Ask("hello", options).status));
+  }
+}
+
+// Who waits has no deadline of his own request to look at, but that of the one he waits for, which
+// its step does not end for.
+TEST_F(MemoTest, ADeadlineHoldsWithinAStep) {
+  HeldGenerator held;
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 2; ++i) {
+    requests.push_back(memo_.Submit(held, Spec("hello", {.timeout_ms = 1}), {"me"}).value());
+  }
+  ASSERT_EQ(held.asked.size(), 1u);
+  EXPECT_FALSE(requests[1]->WaitFor(absl::ZeroDuration()));
+  EXPECT_FALSE(held.asked[0]->abandoned());
+  held.asked[0]->set_deadline(MonotonicTime::Now());
+  EXPECT_FALSE(requests[1]->WaitFor(absl::ZeroDuration()));
+  ASSERT_TRUE(held.asked[0]->abandoned());
+  held.asked[0]->Finish({.status = held.asked[0]->AbandonedStatus()});
+  for (const auto& request : requests) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(Await(request).status));
+  }
 }
 
 TEST_F(MemoTest, KeepsWithinItsBytes) {
