@@ -34,6 +34,8 @@ std::vector<int32_t> GuessedTokens(absl::string_view text) {
 absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     const std::shared_ptr<Generator>& generator, RequestSpec spec) {
   RETURN_IF_ERROR(generator->Validate(spec));
+  ASSIGN_OR_RETURN(const std::optional<MemoKey> key,
+                   MakeMemoKey(*generator, spec, /*owner=*/"", /*lasting=*/false));
   const bool guessed = spec.prompt.empty();
   const RequestSpec given = sample_ > 0 ? spec : RequestSpec();
   if (guessed) spec.prompt = GuessedTokens(spec.text);
@@ -72,10 +74,17 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
   prompt.answers = std::max(NumDrawn(spec.options), 1);
   prompt.free = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
   prompt.adapters = spec.adapters;
+  prompt.kind = KindOf(key, &*part);
   part->prompts.push_back(std::move(prompt));
   auto request = std::make_shared<Request>(std::move(spec));
   request->Finish(std::move(answer));
   return request;
+}
+
+int64_t PromptTally::KindOf(const std::optional<MemoKey>& key, Part* part) {
+  if (!key.has_value()) return -1 - static_cast<int64_t>(part->prompts.size());
+  const auto next = static_cast<int64_t>(part->kinds.size());
+  return part->kinds.try_emplace(absl::StrCat(key->model, key->options), next).first->second;
 }
 
 // Reservoir sampling, by numbers that are the same every time.
@@ -154,6 +163,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
   std::sort(sorted.begin(), sorted.end(), [&tokens_of](const Prompt& a, const Prompt& b) {
     if (a.adapters != b.adapters) return a.adapters < b.adapters;
     const auto left = tokens_of(a), right = tokens_of(b);
+    if (left == right) return a.kind < b.kind;
     return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
   });
   Totals totals{.generator = part.generator,
@@ -166,7 +176,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
   for (const Prompt& prompt : sorted) {
     const absl::Span<const int32_t> tokens = tokens_of(prompt);
     const bool alike = last != nullptr && last->adapters == prompt.adapters;
-    if (alike && tokens == before) continue;
+    if (alike && last->kind == prompt.kind && tokens == before) continue;
     if (!alike) before = {};
     const auto parting = std::mismatch(tokens.begin(), tokens.end(), before.begin(), before.end());
     ++totals.prompts;

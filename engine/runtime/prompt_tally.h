@@ -9,11 +9,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/hash_map.h"
 #include "engine/runtime/generator.h"
+#include "engine/runtime/memo_key.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
@@ -37,7 +40,7 @@ class PromptTally {
   struct Totals {
     std::shared_ptr<Generator> generator;
     int64_t requests = 0;
-    int64_t prompts = 0;        // different ones: equal prompts are generated once
+    int64_t prompts = 0;        // different ones, see Prompt::kind; equal ones are generated once
     int64_t tokens = 0;         // of the different prompts
     int64_t tokens_shared = 0;  // of `tokens`, in a prefix that a prompt before has too
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
@@ -69,6 +72,9 @@ class PromptTally {
     int32_t answers = 1;     // a vote has several
     bool free = false;       // they follow no constraint
     AdapterSet adapters = {};
+    // By what it is asked for: equal tokens of one kind are one prompt, as they are to the memo.
+    // What that does not remember has a kind of its own.
+    int64_t kind = 0;
   };
   struct Choices {
     std::string json = "";
@@ -80,10 +86,12 @@ class PromptTally {
     std::vector<int32_t> tokens;
     std::vector<Prompt> prompts;
     Choices choices;  // the last ones asked for
+    HashMap<std::string, int64_t> kinds = {};  // by MemoKey, without what the prompts tell
     std::string salt = "";
     bool guessed = false;
     std::vector<RequestSpec> sample = {};
   };
+  static int64_t KindOf(const std::optional<MemoKey>& key, Part* part);
   void Keep(const RequestSpec& spec, Part* part) const;
   static Totals Count(const Part& part);
   static Choices ReadChoices(const std::string& json, const Tokenizer* tokenizer);

@@ -4,16 +4,16 @@
 #include <cmath>
 #include <deque>
 #include <memory>
-#include <set>
-#include <string>
-#include <tuple>
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "absl/time/clock.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/cost_forecast.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/memo.h"
+#include "engine/runtime/memo_key.h"
 #include "extension/connection/await.h"
 #include "extension/connection/spending.h"
 
@@ -22,6 +22,7 @@ namespace {
 
 struct Tried {
   int64_t answered = 0;
+  int64_t kept = 0;       // of these, by the memo
   int64_t generated = 0;  // of these, not remembered
   int64_t answer_tokens = 0;
   absl::Duration took;
@@ -49,15 +50,18 @@ class Sample {
 
   absl::StatusOr<Tried> Ask() {
     const absl::Time began = absl::Now();
-    // Equal prompts are one in the totals, too.
-    std::set<std::tuple<std::string, std::vector<int32_t>, AdapterSet>> known;
+    // What is equal to the memo is one in the totals, too.
+    HashSet<MemoKey> known;
     for (const RequestSpec& spec : totals_.sample) {
-      if (!known.emplace(spec.text, spec.prompt, spec.adapters).second) continue;
-      absl::Status submitted = Submit(spec);
+      ASSIGN_OR_RETURN(std::optional<MemoKey> key, MakeMemoKey(*totals_.generator, spec,
+                                                               /*owner=*/"", /*lasting=*/false));
+      const bool is_kept = key.has_value();
+      if (is_kept && !known.insert(*std::move(key)).second) continue;
+      absl::Status submitted = Submit(spec, is_kept);
       if (absl::IsFailedPrecondition(submitted) && !under_way_.empty()) {
         // What those under way do not take is left for others.
         RETURN_IF_ERROR(Collect());
-        submitted = Submit(spec);
+        submitted = Submit(spec, is_kept);
       }
       RETURN_IF_ERROR(Noted(submitted));
     }
@@ -71,6 +75,7 @@ class Sample {
   struct UnderWay {
     std::shared_ptr<Request> request;
     Expense most;
+    bool is_kept;  // by the memo
   };
 
   // An error is an interrupt's; any other failure is a prompt's own.
@@ -80,7 +85,7 @@ class Sample {
     return absl::OkStatus();
   }
 
-  absl::Status Submit(RequestSpec spec) {
+  absl::Status Submit(RequestSpec spec, bool is_kept) {
     GenerationOptions& options = spec.options;
     options.max_seconds = Tighter(options.max_seconds, limits_.max_seconds);
     options.max_total_tokens = Tighter(options.max_total_tokens, limits_.max_total_tokens);
@@ -97,7 +102,7 @@ class Sample {
     absl::StatusOr<std::shared_ptr<Request>> request =
         ProcessMemo().Submit(*totals_.generator, std::move(spec), connection_.AccessToMemo());
     if (request.ok()) {
-      under_way_.push_back({*std::move(request), most});
+      under_way_.push_back({*std::move(request), most, is_kept});
     } else {
       spending_.Settle(most, {});
     }
@@ -106,7 +111,7 @@ class Sample {
 
   absl::Status Collect() {
     for (; !under_way_.empty(); under_way_.pop_front()) {
-      const auto& [request, most] = under_way_.front();
+      const auto& [request, most, is_kept] = under_way_.front();
       absl::Status status = Await(connection_.db(), *request);
       if (status.ok()) status = GenerationStatus(request->result());
       RETURN_IF_ERROR(Noted(status));
@@ -114,6 +119,7 @@ class Sample {
       if (status.ok()) {
         const Generation& answer = request->result();
         ++tried_.answered;
+        tried_.kept += is_kept;
         tried_.generated += !answer.remembered;
         if (!answer.remembered) {
           tried_.answer_tokens += answer.tokens_out;
@@ -148,9 +154,7 @@ absl::StatusOr<SampledCost> TrySample(Connection& connection, const PromptTally:
   const EngineStats before = engine != nullptr ? engine->Stats() : EngineStats();
   ASSIGN_OR_RETURN(const Tried tried, Sample(connection, totals, limits).Ask());
   const auto asked = static_cast<double>(tried.answered);
-  const bool kept = totals.sample.front().options.cache;
-  const double left_prompts =
-      std::max<double>(static_cast<double>(totals.prompts) - (kept ? asked : 0), 0);
+  const auto left_prompts = static_cast<double>(std::max<int64_t>(totals.prompts - tried.kept, 0));
   const double share = left_prompts / static_cast<double>(totals.prompts) *
                        static_cast<double>(tried.generated) / asked;
   SampledCost cost{.prompt_tokens = Part(totals.tokens, share)};

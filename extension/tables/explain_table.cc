@@ -17,7 +17,8 @@
 // write is refused (lm_run too), and so are parameters. A query that goes on differently for other
 // answers (WHERE generate(...) = 'yes') is counted as it goes on with these ones.
 //
-// A row for each model: rows asked for, different prompts (equal ones are generated once), their
+// A row for each model: rows asked for, different prompts (equal ones are generated once, where
+// their options are equal to the memo; without it, with {"cache":false} say, each time), their
 // tokens, and how many of these are in a prefix that another prompt has too and need not be
 // computed again; tokens_stored, how many of the others lm_settings('prefix_store') has, to be read
 // instead of computed. answer_tokens is what the answers will take: those without a constraint are

@@ -10,7 +10,8 @@
 -- columns, a row for each model
 --   model                    its name in this connection, else its path
 --   rows                     calls, or rows of id, prompt and system
---   prompts                  those that differ: equal ones are generated once
+--   prompts                  those that differ, in their text or in how they are asked (seed, max_tokens, ...): equal ones are generated
+--                            once, but with {"cache":false}, by lm_stream and by lm_logprobs each time
 --   tokens                   of these prompts
 --   tokens_shared            of these in a prefix that another prompt has, too: computed once
 --   tokens_stored            of the others those that lm_settings('prefix_store') has: read instead of computed
@@ -53,6 +54,12 @@ SELECT field_order, tokens_shared_ordered > tokens_shared
 -- With lm_settings('prefix_store'), tokens_stored of the tokens that are not shared will be read instead of computed.
 SELECT tokens_stored FROM lm_explain('SELECT id, generate(body) FROM reviews');
 --> 0
+
+-- What the memo tells apart is generated apart: five draws of each of three texts; and with {"cache":false} each row.
+SELECT prompts FROM lm_explain('SELECT generate(body, NULL, json_object(''temperature'', 1, ''seed'', value)) FROM reviews, json_each(''[1,2,3,4,5]'')');
+--> 15
+SELECT rows, prompts FROM lm_explain('SELECT generate(body, NULL, ''{"cache":false}'') FROM reviews');
+--> 4|4
 
 -- Nothing has been generated, and nothing can be written.
 SELECT sum(requests) FROM lm_stats;

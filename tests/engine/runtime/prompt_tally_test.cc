@@ -13,8 +13,11 @@ namespace {
 class PromptTallyTest : public testing::Test {
  protected:
   void Take(const std::string& prompt, int32_t max_tokens = 10) {
+    Take(prompt, GenerationOptions{.max_tokens = max_tokens});
+  }
+  void Take(const std::string& prompt, const GenerationOptions& options) {
     auto request =
-        tally_.Take(generator_, {.prompt = Bytes(prompt), .options = {.max_tokens = max_tokens}});
+        tally_.Take(generator_, {.prompt = Bytes(prompt), .text = prompt, .options = options});
     ASSERT_TRUE(request.ok()) << request.status();
     ASSERT_TRUE((*request)->WaitFor(absl::ZeroDuration()));
     EXPECT_TRUE((*request)->result().status.ok());
@@ -72,6 +75,36 @@ TEST_F(PromptTallyTest, SharesNoMoreThanTheEngineWould) {
   EXPECT_EQ(totals.prompts, 3);
   EXPECT_EQ(totals.tokens_shared, 0 + 2 + 3);
   EXPECT_EQ(totals.positions, (1 + 2) + 3 + 4);
+}
+
+// What the memo tells apart is asked for twice, and computes little but the prompt's last token.
+TEST_F(PromptTallyTest, AnEqualPromptAskedOtherwiseIsAnotherOne) {
+  for (const uint64_t seed : {1, 2, 1, 3}) {
+    Take("abc", {.max_tokens = 8, .temperature = 1, .seed = seed});
+  }
+  PromptTally::Totals totals = tally_.Count()[0];
+  EXPECT_EQ(totals.requests, 4);
+  EXPECT_EQ(totals.prompts, 3);
+  EXPECT_EQ(totals.tokens, 3 * 3);
+  EXPECT_EQ(totals.tokens_shared, 2 * 2);
+  EXPECT_EQ(totals.positions, (1 + 2 + 3) + 3 + 3);
+  EXPECT_EQ(totals.most_answer_tokens, 3 * 8);
+
+  for (const bool longest_first : {false, true}) {
+    tally_ = PromptTally();
+    for (const bool first : {true, false}) Take("abc", first == longest_first ? 200 : 2);
+    EXPECT_EQ(tally_.Count()[0].most_answer_tokens, 200 + 2);
+  }
+}
+
+TEST_F(PromptTallyTest, WhatTheMemoDoesNotKeepIsAskedForEachTime) {
+  for (int i = 0; i < 3; ++i) Take("abc", {.max_tokens = 8, .cache = false});
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(
+        tally_.Take(generator_, {.prompt = Bytes("abc"), .text = "abc", .stream = true}).ok());
+    ASSERT_TRUE(tally_.Take(generator_, {.prompt = Bytes("abc"), .score_prompt = true}).ok());
+  }
+  EXPECT_EQ(tally_.Count()[0].prompts, 3 + 2 + 2);
 }
 
 TEST_F(PromptTallyTest, EachGeneratorHasItsRow) {
