@@ -18,8 +18,9 @@
 //
 // It takes system and options as generate() does; of these only those that are part of the prompt
 // matter (messages, examples, lora, model), and the budgets of the statement (max_seconds,
-// max_total_tokens, max_cost), of which a prompt takes its tokens and one more. A prompt that does
-// not fit is an error, as for generate().
+// max_total_tokens, max_cost). Behind the prompt the model says one token, which nobody sees: it
+// counts as an answer's, in budgets, lm_stats, and costs. A prompt that does not fit is an error,
+// as for generate().
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -59,9 +60,9 @@ absl::Status Prefill(Call& call) {
                    SpendingShare::Submit(options, submit, &share));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
-  share.SettleTokens(result.tokens_in, 0);
+  share.Settle(result);
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
-    work->CountAnswer(result.status.ok(), 0);
+    work->CountAnswer(result.status.ok(), result.tokens_out);
   }
   RETURN_IF_ERROR(GenerationStatus(result));
   InterruptPoll poll(call.connection().db());
