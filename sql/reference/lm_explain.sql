@@ -7,6 +7,10 @@
 -- max_seconds, max_total_tokens and max_cost beside it bound what the sample may take; what then has no answer is left out of
 -- it, and where nothing has one, the reason is the error. Where the query calls functions, all other options stand in the calls.
 --
+-- A call behind another one's answer (WHERE lm_if(...), CASE WHEN lm_score(...) > 0.5 THEN generate(...)) is counted as that goes on when
+-- nothing is generated: lm_if says no, lm_score 0.5, lm_classify its first label, generate an empty text. What stands behind a yes is not
+-- counted, and the cost that much too low: explain that call alone over the rows, which is the most that it takes.
+--
 -- columns, a row for each model
 --   model                    its name in this connection, else its path
 --   rows                     calls, or rows of id, prompt and system
@@ -60,6 +64,12 @@ SELECT prompts FROM lm_explain('SELECT generate(body, NULL, json_object(''temper
 --> 15
 SELECT rows, prompts FROM lm_explain('SELECT generate(body, NULL, ''{"cache":false}'') FROM reviews');
 --> 4|4
+
+-- Behind a yes nothing is counted; over all rows it is the most that it takes.
+SELECT rows, prompts FROM lm_explain('SELECT CASE WHEN lm_if(body, ''Is it praise?'') THEN generate(body, ''Thank for it.'') END FROM reviews');
+--> 4|3
+SELECT rows, prompts FROM lm_explain('SELECT lm_if(body, ''Is it praise?''), generate(body, ''Thank for it.'') FROM reviews');
+--> 8|6
 
 -- Nothing has been generated, and nothing can be written.
 SELECT sum(requests) FROM lm_stats;
