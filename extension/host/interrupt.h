@@ -56,14 +56,14 @@ class CancelFlagScope {
 };
 
 // Guarded(body), for everything that may take long: computations on this thread stop where the
-// statement on its connection is interrupted. What then went wrong may come of what was left
-// unfinished: the error is Cancelled.
+// statement on its connection is interrupted or was ended by a limit. What then went wrong may come
+// of what was left unfinished: the error is Cancelled.
 template <typename Body>
 absl::Status GuardedInterruptibly(ProgressPoll& progress, Body&& body) noexcept {
   return Guarded([&]() -> absl::Status {
     const ProgressPoll::Call call(progress);
     InterruptPoll poll(progress.db());
-    const CheckpointScope scope([&poll] { return poll.Signalled(); });
+    const CheckpointScope scope([&] { return poll.Signalled() || progress.ended(); });
     absl::Status status = std::forward<Body>(body)();
     if (!status.ok()) RETURN_IF_ERROR(Checkpoint());
     return status;

@@ -33,13 +33,15 @@ ProgressPoll::Call::~Call() {
   if (--poll_.calls_ > 0) return;
   poll_.waited_ += Clock::now() - poll_.looked_;
   poll_.statement_ = Statement();
-  poll_.cannot_ = false;
+  poll_.cannot_ = poll_.ended_ = false;
 }
 
 bool ProgressPoll::Ends(sqlite3* db) noexcept {
   const Call* call = innermost_call.get();
   while (call != nullptr && call->poll_.db_ != db) call = call->outer_;
-  return call != nullptr && call->poll_.IsTime() && call->poll_.Ask();
+  if (call == nullptr) return false;
+  ProgressPoll& poll = call->poll_;
+  return poll.ended_ || (poll.IsTime() && poll.Ask());
 }
 
 bool ProgressPoll::IsTime() {
@@ -55,8 +57,9 @@ bool ProgressPoll::Ask() noexcept {
   asking_ = true;
   const absl::Status status = Guarded([this] { return Step(); });
   asking_ = false;
-  cannot_ = !status.ok() && !absl::IsCancelled(status);
-  return absl::IsCancelled(status);
+  ended_ = absl::IsCancelled(status);
+  cannot_ = !status.ok() && !ended_;
+  return ended_;
 }
 
 absl::Status ProgressPoll::Step() {

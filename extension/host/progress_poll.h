@@ -40,9 +40,12 @@ class ProgressPoll {
     const Call* const outer_;
   };
 
-  // Whether the handler ends the statement on `db` that this thread is in a call of. It is asked
-  // once in 50 ms, and may do what it likes: no lock may be held that others of the host wait for.
+  // Whether the handler ends the statement on `db` that this thread is in a call of: once it has,
+  // until the outermost call is over. It is asked once in 50 ms, and may do what it likes: no lock
+  // may be held that others of the host wait for.
   static bool Ends(sqlite3* db) noexcept;
+  // Whether it was heard to do so in the calls that this thread is in.
+  bool ended() const { return ended_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -57,6 +60,7 @@ class ProgressPoll {
   Clock::duration waited_{0};  // in calls since the handler was asked, up to looked_
   Statement statement_;
   bool asking_ = false;  // the handler may run statements that wait
+  bool ended_ = false;   // the handler has ended the statement
   bool cannot_ = false;  // by an authorizer or a limit of the host's
 };
 

@@ -277,6 +277,26 @@ class InterruptTest(unittest.TestCase):
             self.assertLess(time.monotonic() - end, 20 * PROMISE)
             connection.close()
 
+    def test_a_limit_ends_a_jobs_wait_for_a_lock(self):
+        path = f"{self.folder.name}/locked.db"
+        connection = harness.connect(path)
+        self.addCleanup(connection.close)
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (self.model,))
+        connection.execute("INSERT INTO lm_jobs(name, query) VALUES ('j', 'SELECT 1, 2')")
+        other = sqlite3.connect(path, isolation_level=None)
+        self.addCleanup(other.close)
+        for lock in ("EXCLUSIVE", "IMMEDIATE"):
+            with self.subTest(lock=lock):
+                other.execute(f"BEGIN {lock}")
+                end = time.monotonic() + 0.2
+                connection.set_progress_handler(lambda: time.monotonic() > end, 1000)
+                with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted"):
+                    connection.execute("SELECT * FROM lm_run('j')").fetchall()
+                self.assertLess(time.monotonic() - end, 20 * PROMISE)
+                connection.set_progress_handler(None, 0)
+                other.execute("ROLLBACK")
+        self.assertEqual(harness.value(connection, "SELECT max(done) FROM lm_run('j', '{\"progress_ms\":1}')"), 1)
+
     def test_a_progress_handler_that_lets_it_be_changes_nothing(self):
         sql = "SELECT generate('at ease ' || value, NULL, '{\"max_tokens\":200,\"cache\":false}') FROM json_each('[1,2,3,4,5,6,7,8]')"
         before = self.connection.execute(sql).fetchall()
