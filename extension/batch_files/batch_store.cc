@@ -32,10 +32,6 @@ CREATE TABLE IF NOT EXISTS {db}.lm_job_batches(
 );
 CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_delete AFTER DELETE ON lm_jobs
   BEGIN DELETE FROM lm_job_batches WHERE job = old.name; END;
--- A job that is begun anew, or has replaced another, has other rows.
-CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_anew AFTER UPDATE OF total ON lm_jobs
-  WHEN old.total IS NULL
-  BEGIN DELETE FROM lm_job_batches WHERE job = new.name; END;
 )";
 
 // After how long without a sign of life a worker of which nothing else is known is taken for gone:

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/given_statement.h"
+#include "extension/jobs/submitted_rows.h"
 
 namespace lm {
 namespace {
@@ -166,6 +167,7 @@ absl::Status JobPlan::Make(absl::string_view model, absl::string_view digest) {
     // A job of that name that was replaced.
     ASSIGN_OR_RETURN(Statement clear, Prepare("DELETE FROM {db}.lm_job_rows WHERE job = ?"));
     RETURN_IF_ERROR(clear.Bind(1, job_.name).Run());
+    RETURN_IF_ERROR(SubmittedRows(&database_).Forget(job_.name));
     if (database_.own()) {
       ASSIGN_OR_RETURN(Statement copy,
                        Prepare("INSERT INTO {db}.lm_job_rows(job, id, prompt, system) "

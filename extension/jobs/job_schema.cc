@@ -102,6 +102,14 @@ CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_rename AFTER UPDATE OF name ON 
   BEGIN UPDATE lm_job_batches SET job = new.name WHERE job = old.name; END;
 )";
 
+// As lm_jobs_replace. An earlier version's trigger had a refresh, too, forget what is under way.
+constexpr char kBatchesReplaceTrigger[] = R"(
+DROP TRIGGER IF EXISTS {db}.lm_job_batches_anew;
+CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_replace AFTER INSERT ON lm_jobs
+  WHEN new.total IS NULL
+  BEGIN DELETE FROM lm_job_batches WHERE job = new.name; END;
+)";
+
 // What tables that an earlier version made have not: table, column.
 constexpr const char* kLaterColumns[][2] = {
     {"lm_jobs", "created"},   {"lm_jobs", "began"},        {"lm_jobs", "ended"},
@@ -143,6 +151,8 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
   ASSIGN_OR_RETURN(const bool has_batches, Has(database, "lm_job_batches"));
   ASSIGN_OR_RETURN(const bool batches_follow, Has(database, "lm_job_batches_rename"));
   if (has_batches && !batches_follow) missing += kBatchesRenameTriggers;
+  ASSIGN_OR_RETURN(const bool replaces_batches, Has(database, "lm_job_batches_replace"));
+  if (has_batches && !replaces_batches) missing += kBatchesReplaceTrigger;
   return database.Sql(missing);
 }
 

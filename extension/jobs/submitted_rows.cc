@@ -11,14 +11,30 @@
 
 namespace lm {
 
-absl::Status SubmittedRows::Read(absl::string_view job) {
-  ranges_.clear();
-  unsent_ = false;
+absl::StatusOr<bool> SubmittedRows::HasTable() const {
   ASSIGN_OR_RETURN(
       Statement exists,
       Statement::Prepare(database_.db(), database_.Sql("SELECT 1 FROM {db}.sqlite_master WHERE "
                                                        "name = 'lm_job_batches'")));
-  ASSIGN_OR_RETURN(const bool has_table, exists.Step());
+  return exists.Step();
+}
+
+absl::Status SubmittedRows::Forget(absl::string_view job) {
+  ranges_.clear();
+  unsent_ = false;
+  ASSIGN_OR_RETURN(const bool has_table, HasTable());
+  if (!has_table) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      Statement forget,
+      Statement::Prepare(database_.db(),
+                         database_.Sql("DELETE FROM {db}.lm_job_batches WHERE job = ?")));
+  return forget.Bind(1, job).Run();
+}
+
+absl::Status SubmittedRows::Read(absl::string_view job) {
+  ranges_.clear();
+  unsent_ = false;
+  ASSIGN_OR_RETURN(const bool has_table, HasTable());
   if (!has_table) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       Statement batches,

@@ -28,6 +28,8 @@ class SubmittedRows {
 
   // Finds out what is under way.
   absl::Status Read(absl::string_view job);
+  // Deletes what is known of the job's batches, whose rows are others from now on.
+  absl::Status Forget(absl::string_view job);
 
   bool Contains(int64_t number) const;
   struct Range {
@@ -41,6 +43,9 @@ class SubmittedRows {
   std::string Told(const JobCounts& counts) const;
 
  private:
+  // Whether any job was ever handed to a Batch API.
+  absl::StatusOr<bool> HasTable() const;
+
   JobDatabase& database_;
   std::vector<Range> ranges_;  // in the order of their beginnings
   bool unsent_ = false;        // some of them may not have come to the server

@@ -33,7 +33,8 @@
 --   note      what went wrong with it
 --   worker, lease  who is at it, and until when (milliseconds since 1970)
 --   changed   when it last was (UTC)
--- To forget a batch: DELETE FROM lm_job_batches, or UPDATE lm_job_batches SET state = 'ended'.
+-- To forget a batch: DELETE FROM lm_job_batches, or UPDATE lm_job_batches SET state = 'ended'. A job that is begun anew or replaced
+-- has none of its batches any more; lm_run(job, '{"refresh":true}') keeps them.
 
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, kind TEXT);
 INSERT INTO lm_jobs(name, query, target) VALUES ('sort',

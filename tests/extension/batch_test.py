@@ -447,8 +447,29 @@ class BatchTest(unittest.TestCase):
         db.execute("UPDATE lm_jobs SET total = NULL")
         self.assertEqual(self.submit(db), [("batch_2", "submitted", 5)])
         db.execute("INSERT OR REPLACE INTO lm_jobs(name, query, system, options) SELECT name, query || ' LIMIT 3', system, options FROM lm_jobs")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_batches"), 0)
         self.assertEqual(self.submit(db), [("batch_3", "submitted", 3)])
         self.assertEqual(db.execute("SELECT batch FROM lm_job_batches").fetchall(), [("batch_3",)])
+
+    def test_a_refresh_keeps_what_is_under_way(self):
+        for by in ("this version", "an earlier one"):
+            with self.subTest(tables=by):
+                server = self.server()
+                _, db = self.make(30, name=by + ".db", options={"cache": False}, query="SELECT id, body FROM notes WHERE id <= 20")
+                self.register(db, server, "default", model="tiny", dialect="openai", retries=0)
+                server.hold = True
+                self.assertEqual(db.execute("SELECT lines FROM lm_batch_submit('label', 'default')").fetchall(), [(20,)])
+                if by == "an earlier one":
+                    db.execute("DROP TRIGGER lm_job_batches_replace")
+                    db.execute("CREATE TRIGGER lm_job_batches_anew AFTER UPDATE OF total ON lm_jobs WHEN old.total IS NULL "
+                               "BEGIN DELETE FROM lm_job_batches WHERE job = new.name; END")
+                db.execute("UPDATE lm_jobs SET query = 'SELECT id, body FROM notes', total = NULL")
+                run = "SELECT total, done, submitted, joined, changed FROM lm_run('label', '{\"refresh\":true}')"
+                self.assertEqual(db.execute(run).fetchall()[-1], (30, 10, 20, 10, 0))
+                self.assertEqual(len(server.requests), 10)
+                server.hold = False
+                self.assertEqual(db.execute("SELECT batch, state, done, again FROM lm_batch_poll('label')").fetchall(), [("batch_1", "ended", 20, 0)])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 30)
 
     def test_rows_of_a_run_that_is_gone(self):
         server = self.server()
