@@ -12,6 +12,21 @@
 #include "extension/host/interrupt.h"
 
 namespace lm {
+namespace {
+
+// Whether to ask once more is of no use before somebody has done something.
+bool IsFinal(const absl::Status& asked) { return !asked.ok() && !absl::IsUnavailable(asked); }
+
+// A key that is refused, or a network that is locked, says nothing of the batch.
+std::string NoteOf(const JobBatch& batch, const absl::Status& asked) {
+  const bool may_be_lost = IsFinal(asked) && !absl::IsPermissionDenied(asked);
+  if (!may_be_lost) return std::string(asked.message());
+  return absl::StrCat(asked.message(), " (DELETE FROM lm_job_batches WHERE number = ", batch.number,
+                      " forgets the batch: rows without an answer wait again)");
+}
+
+}  // namespace
+
 BatchPoll::BatchPoll(Connection& connection, const BatchPollOptions& options, FoundJob job)
     : connection_(connection),
       options_(options),
@@ -55,31 +70,35 @@ absl::StatusOr<std::optional<BatchReport>> BatchPoll::Advance() {
   if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
   if (round_.empty()) {
     ASSIGN_OR_RETURN(const bool more, Again());
-    if (!more && asked_) RETURN_IF_ERROR(job_.store->TellSubmitted());
-    if (!more) return std::nullopt;
+    if (!more) {
+      RETURN_IF_ERROR(heard_ ? job_.store->TellSubmitted() : failure_);
+      return std::nullopt;
+    }
   }
   JobBatch batch = std::move(round_.front());
   round_.pop_front();
-  asked_ = true;
   ASSIGN_OR_RETURN(BatchReport report, Ask(std::move(batch)));
-  if (report.batch.state != "ended") waiting_.push_back(report.batch);
+  failure_.Update(report.asked);
+  heard_ |= report.asked.ok();
+  if (report.batch.state != "ended" && !IsFinal(report.asked)) waiting_.push_back(report.batch);
   return report;
 }
 
 absl::Status BatchPoll::Take(const BatchServer& server, const std::string& file,
                              BatchReport* report) {
   if (file.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      const std::shared_ptr<const ScratchFile> answers,
+  const absl::StatusOr<std::shared_ptr<const ScratchFile>> answers =
       AskAside(connection_.db(), server, [file](BatchApi& api, const std::atomic<bool>& cancel) {
         return api.Download(file, cancel);
-      }));
+      });
+  report->asked.Update(answers.status());
+  if (!answers.ok()) return absl::OkStatus();
   ASSIGN_OR_RETURN(BatchQuestions questions,
                    BatchQuestions::Of(connection_, job_.store->job(), server.target));
   BatchImport import(&job_, std::move(questions));
   // By its number: it has no name.
   ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> opened,
-                   OpenFile(absl::StrCat("/proc/self/fd/", answers->fd())));
+                   OpenFile(absl::StrCat("/proc/self/fd/", (*answers)->fd())));
   RETURN_IF_ERROR(import.Open(std::move(opened)));
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, import.Advance());
@@ -93,21 +112,32 @@ absl::Status BatchPoll::Take(const BatchServer& server, const std::string& file,
 
 // A batch's end is written down when its answers have been taken; a process that is killed before
 // takes them again, which changes nothing.
+absl::Status BatchPoll::Hear(const BatchServer& server, BatchReport* report) {
+  absl::StatusOr<RemoteBatch> remote =
+      AskAside(connection_.db(), server,
+               [id = report->batch.batch](BatchApi& api, const std::atomic<bool>& cancel) {
+                 return api.Get(id, cancel);
+               });
+  report->asked = remote.status();
+  if (!remote.ok()) return absl::OkStatus();
+  report->remote = *std::move(remote);
+  report->batch.status = report->remote.status;
+  report->batch.note = report->remote.errors;
+  if (!report->remote.ended()) return absl::OkStatus();
+  RETURN_IF_ERROR(Take(server, report->remote.output_file, report));
+  RETURN_IF_ERROR(Take(server, report->remote.error_file, report));
+  if (report->asked.ok()) report->batch.state = "ended";
+  return absl::OkStatus();
+}
+
 absl::StatusOr<BatchReport> BatchPoll::Ask(JobBatch batch) {
-  ASSIGN_OR_RETURN(const BatchServer server, OpenBatchServer(connection_, batch.model, batch.url));
   BatchReport report{.batch = std::move(batch)};
-  ASSIGN_OR_RETURN(report.remote, AskAside(connection_.db(), server,
-                                           [id = report.batch.batch](
-                                               BatchApi& api, const std::atomic<bool>& cancel) {
-                                             return api.Get(id, cancel);
-                                           }));
-  report.batch.status = report.remote.status;
-  report.batch.note = report.remote.errors;
-  if (report.remote.ended()) {
-    RETURN_IF_ERROR(Take(server, report.remote.output_file, &report));
-    RETURN_IF_ERROR(Take(server, report.remote.error_file, &report));
-    report.batch.state = "ended";
-  }
+  const absl::StatusOr<BatchServer> server =
+      OpenBatchServer(connection_, report.batch.model, report.batch.url);
+  report.asked = server.status();
+  if (server.ok()) RETURN_IF_ERROR(Hear(*server, &report));
+  if (absl::IsCancelled(report.asked)) return report.asked;
+  if (!report.asked.ok()) report.batch.note = NoteOf(report.batch, report.asked);
   RETURN_IF_ERROR(store_.Update(report.batch));
   return report;
 }

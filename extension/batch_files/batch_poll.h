@@ -28,6 +28,7 @@ namespace lm {
 
 struct BatchReport {
   JobBatch batch;
+  absl::Status asked = {};     // why the server did not tell, or not all; the batch's note says it
   RemoteBatch remote = {};     // as the server tells
   ImportCounts imported = {};  // what was taken of its answers now
   std::string refusal = {};    // the last line that no row could take
@@ -46,7 +47,8 @@ class BatchPoll {
   static absl::StatusOr<std::unique_ptr<BatchPoll>> Begin(Connection& connection,
                                                           absl::string_view job,
                                                           const BatchPollOptions& options);
-  // The next of the job's batches that were submitted and have not ended; nullopt at the end.
+  // The next of the job's batches that were submitted and have not ended; nullopt at the end, or
+  // the first error where no batch could be asked after.
   absl::StatusOr<std::optional<BatchReport>> Advance();
 
  private:
@@ -55,6 +57,9 @@ class BatchPoll {
   // Begins another round, where something is waited for; false where the time is over.
   absl::StatusOr<bool> Again();
   absl::StatusOr<BatchReport> Ask(JobBatch batch);
+  // These two put what the network says into the report; errors are of the answers' way into the
+  // job. What the server tells of the batch, with its answers where it is over.
+  absl::Status Hear(const BatchServer& server, BatchReport* report);
   // Takes the answers that a file of the server's has; empty: none.
   absl::Status Take(const BatchServer& server, const std::string& file, BatchReport* report);
   absl::Status Sleep(absl::Duration length);
@@ -66,7 +71,8 @@ class BatchPoll {
   std::deque<JobBatch> round_;    // to be asked after
   std::deque<JobBatch> waiting_;  // that have not ended
   const absl::Time until_;
-  bool asked_ = false;  // after any
+  bool heard_ = false;    // of any
+  absl::Status failure_;  // the first
 };
 
 }  // namespace lm

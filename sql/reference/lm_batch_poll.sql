@@ -13,6 +13,10 @@
 --   done, failed, again, unbegun, refused    what lm_batch_import() made of them
 --   note       what went wrong with it; or why a line was refused
 --
+-- A batch that its server knows no more, whose files have expired, or whose model lm_models has no more keeps no other from being
+-- fetched: the note says so, and it stays submitted until it is forgotten (lm_batch_submit() has how). Where none could be
+-- asked after, the statement ends with the first error.
+--
 -- options
 --   wait_seconds  how long batches are waited for, a row each time that one is asked; 0: each is asked once
 --   pause_ms      between two rounds of questions; 10000

@@ -40,7 +40,7 @@ def answer_line(line, answer):
 class BatchServer(ChatServer):
     def __init__(self, **how):
         super().__init__(handler=BatchHandler, **how)
-        self.files, self.batches = {}, {}
+        self.files, self.batches = {}, {}  # None: one that is kept no more
         self.hold = False
         self.refuses = {}  # "upload" or "create": with this code
         self.kill_at = None
@@ -144,11 +144,15 @@ class BatchHandler(Handler):
             self.wfile.write(data[:len(data) // 2])
             self.close_connection = True
             return
-        self.reply(lambda: (200, self.server.files[parts[1]]["data"]))
+        self.reply(lambda: self.content(parts[1]))
+
+    def content(self, number):
+        file = self.server.files.get(number)
+        return (200, file["data"]) if file else (404, {"error": {"message": "no such file"}})
 
     def page(self, which, query):
         """Two entries a page, the newest first."""
-        every = list(reversed(getattr(self.server, which).values()))
+        every = [entry for entry in reversed(getattr(self.server, which).values()) if entry]
         if "after" in query:
             every = every[[entry["id"] for entry in every].index(query["after"]) + 1:]
         shown = [{key: value for key, value in entry.items() if key != "data"} for entry in every[:2]]

@@ -510,6 +510,31 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(db.execute("SELECT state, status, note FROM lm_batch_poll('label')").fetchall(), [("ended", "failed", "line 2 is odd")])
         self.assertEqual(self.submit(db), [("batch_2", "submitted", 3)])
 
+    def test_a_batch_that_is_lost_keeps_no_other_from_being_fetched(self):
+        server = self.server()
+        _, db = self.make()
+        self.register(db, server, model="tiny", dialect="openai", retries=0)
+        self.assertEqual(len(self.submit(db, lines=5)), 4)
+        server.batches["batch_1"] = None
+        server.finish(server.batches["batch_2"])
+        server.files[server.batches["batch_2"]["output_file_id"]] = None  # kept for some days only
+        db.execute("UPDATE lm_job_batches SET model = 'of another name' WHERE number = 3")
+        poll = "SELECT batch, state, done, note FROM lm_batch_poll('label', '{\"wait_seconds\":60}')"
+        began = time.monotonic()
+        rows = db.execute(poll).fetchall()
+        self.assertLess(time.monotonic() - began, 20)  # what is lost is not waited for
+        self.assertEqual([row[:3] for row in rows], [("batch_1", "submitted", 0), ("batch_2", "submitted", 0), ("batch_3", "submitted", 0), ("batch_4", "ended", 5)])
+        for (*_, note), said in zip(rows, ("no such batch", "no such file", "of another name")):
+            self.assertRegex(note, said + ".*DELETE FROM lm_job_batches WHERE number = [123] forgets the batch")
+        self.assertEqual([note for note, in db.execute("SELECT note FROM lm_job_batches")], [row[3] for row in rows])
+        self.assertIn("submitted: 15 of 20 rows are in batches", harness.value(db, "SELECT status FROM lm_jobs"))
+        # Where nothing is heard of any, that is an error.
+        self.fails(db, poll, "HTTP 404: no such batch")
+        db.execute("DELETE FROM lm_job_batches WHERE number < 4")
+        self.assertEqual(self.submit(db), [("batch_5", "submitted", 15)])
+        self.assertEqual(db.execute(poll).fetchall(), [("batch_5", "ended", 15, None)])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 20)
+
     def test_killed_between_all_steps(self):
         for how in ("lost", "done", "answered"):
             with self.subTest(how=how):
