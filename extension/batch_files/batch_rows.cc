@@ -13,6 +13,12 @@ namespace {
 constexpr size_t kMostBytes = 16 << 20;                  // of rows that are read together
 constexpr absl::Duration kRowLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
 
+// By their numbers, and not by the index of states: a page after another, that would sort all rows
+// for each.
+constexpr char kOfRange[] =
+    " FROM {db}.lm_job_rows NOT INDEXED WHERE job = ?1 AND number BETWEEN ?2 AND ?3 AND "
+    "(state = 'waiting' OR state = 'failed' AND ?4) AND vanished IS NULL";
+
 absl::StatusOr<Statement*> Prepared(const JobDatabase& database, Statement* statement,
                                     absl::string_view sql) {
   if (!statement->prepared()) {
@@ -28,16 +34,19 @@ absl::Status RecoverRows(FoundJob& job) {
   return job.database->Transact([&job] { return job.store->Recover(absl::Now(), kRowLease); });
 }
 
-// By their numbers, and not by the index of states: a page after another, that would sort all rows
-// for each.
-absl::StatusOr<std::vector<JobRow>> BatchRows::Read(const BatchRange& range, int64_t most) {
+absl::StatusOr<int64_t> BatchRows::Count(const BatchRange& range) {
   ASSIGN_OR_RETURN(
-      Statement * read,
-      Prepared(database_, &read_,
-               absl::StrCat("SELECT ", JobStore::kRowColumns,
-                            " FROM {db}.lm_job_rows NOT INDEXED WHERE job = ?1 AND "
-                            "number BETWEEN ?2 AND ?3 AND (state = 'waiting' OR state = 'failed' "
-                            "AND ?4) AND vanished IS NULL ORDER BY number LIMIT ?5")));
+      Statement count,
+      Statement::Prepare(database_.db(), database_.Sql(absl::StrCat("SELECT count(*)", kOfRange))));
+  count.Bind(1, store_.job().name).Bind(2, range.first).Bind(3, range.last);
+  RETURN_IF_ERROR(count.Bind(4, int64_t{range.failed}).Step().status());
+  return count.Integer(0);
+}
+
+absl::StatusOr<std::vector<JobRow>> BatchRows::Read(const BatchRange& range, int64_t most) {
+  ASSIGN_OR_RETURN(Statement * read, Prepared(database_, &read_,
+                                              absl::StrCat("SELECT ", JobStore::kRowColumns,
+                                                           kOfRange, " ORDER BY number LIMIT ?5")));
   read->Bind(1, store_.job().name).Bind(2, range.first).Bind(3, range.last);
   read->Bind(4, int64_t{range.failed}).Bind(5, most);
   std::vector<JobRow> rows;

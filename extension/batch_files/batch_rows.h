@@ -34,6 +34,8 @@ class BatchRows {
   // REQUIRES: both outlive it.
   BatchRows(JobDatabase* database, JobStore* store) : database_(*database), store_(*store) {}
 
+  // How many rows the range has.
+  absl::StatusOr<int64_t> Count(const BatchRange& range);
   // Up to `most` of the range, in the order of their numbers; fewer where they are long, and none
   // only where none is left.
   absl::StatusOr<std::vector<JobRow>> Read(const BatchRange& range, int64_t most);

@@ -103,29 +103,37 @@ absl::StatusOr<std::optional<JobBatch>> BatchSubmit::NextNew() {
   }
 }
 
+// Rows that were answered meanwhile are not asked again: a file that has some is not used.
+absl::Status BatchSubmit::FindFile(JobBatch* batch) {
+  ASSIGN_OR_RETURN(
+      const std::optional<std::string> found,
+      AskAside(user_, server_,
+               [name = FileName(*batch)](BatchApi& api, const std::atomic<bool>& cancel) {
+                 return api.FindFile(name, cancel);
+               }));
+  if (found.has_value()) {
+    batch->file = *found;
+    ASSIGN_OR_RETURN(const int64_t left, rows_.Count(batch->range));
+    if (left == batch->lines) return absl::OkStatus();
+    batch->note = "not begun: since its file was made, rows of it have changed";
+  } else {
+    RETURN_IF_ERROR(Write(batch));
+    if (batch->lines > 0) return absl::OkStatus();
+  }
+  batch->state = "ended";
+  return store_.Update(*batch);
+}
+
 absl::Status BatchSubmit::Upload(JobBatch* batch, bool is_old) {
   if (!batch->file.empty()) return absl::OkStatus();
-  const std::string name = FileName(*batch);
-  if (is_old) {
-    ASSIGN_OR_RETURN(
-        const std::optional<std::string> found,
-        AskAside(user_, server_, [name](BatchApi& api, const std::atomic<bool>& cancel) {
-          return api.FindFile(name, cancel);
-        }));
-    batch->file = found.value_or("");
-    // Rows that were answered meanwhile are not asked again.
-    if (batch->file.empty()) RETURN_IF_ERROR(Write(batch));
-    if (batch->file.empty() && batch->lines == 0) {
-      batch->state = "ended";
-      return store_.Update(*batch);
-    }
-  }
+  if (is_old) RETURN_IF_ERROR(FindFile(batch));
+  if (batch->state == "ended") return absl::OkStatus();
   if (batch->file.empty()) {
-    ASSIGN_OR_RETURN(batch->file,
-                     AskAside(user_, server_,
-                              [name, file = file_](BatchApi& api, const std::atomic<bool>& cancel) {
-                                return api.Upload(name, file, cancel);
-                              }));
+    ASSIGN_OR_RETURN(batch->file, AskAside(user_, server_,
+                                           [name = FileName(*batch), file = file_](
+                                               BatchApi& api, const std::atomic<bool>& cancel) {
+                                             return api.Upload(name, file, cancel);
+                                           }));
   }
   file_.reset();
   batch->state = "submitting";

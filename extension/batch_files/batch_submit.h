@@ -59,6 +59,9 @@ class BatchSubmit {
   // Writes the lines of the batch's range to file_, and notes their number and where the range
   // ends.
   absl::Status Write(JobBatch* batch);
+  // Of a batch that was left half-way: finds the file that it has at the server, or writes it; the
+  // batch ends where it has no use any more, and its rows are free for another.
+  absl::Status FindFile(JobBatch* batch);
   // What is to be done with it yet, step by step.
   absl::Status Upload(JobBatch* batch, bool is_old);
   absl::Status Create(JobBatch* batch, bool is_old);

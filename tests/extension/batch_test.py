@@ -535,6 +535,27 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(db.execute(poll).fetchall(), [("batch_5", "ended", 15, None)])
         self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 20)
 
+    def test_what_was_answered_since_an_upload_is_not_handed_in(self):
+        for answered in (12, 20):
+            with self.subTest(answered=answered):
+                server = self.server()
+                path, db = self.make(name=f"{answered}.db")
+                model = f"INSERT INTO temp.lm_models(name, path, options) VALUES ('gpt', '{server.url}', '{{\"retries\":0}}')"
+                child = subprocess.Popen([sys.executable, "-c", WORKER, path, json.dumps([model, "SELECT * FROM lm_batch_submit('label', 'gpt')"])],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                server.steps, server.kill_at = 0, (1, lambda: child.pid, "done")
+                self.assertEqual(child.wait(60), -9)
+                server.kill_at = None
+                self.assertEqual((len(server.files), len(server.batches)), (1, 0))
+                db.execute("UPDATE lm_job_rows SET state = 'done' WHERE id <= ?", (answered,))  # as lm_run has it
+                self.register(db, server, retries=0)
+                submitted = self.submit(db)
+                self.assertEqual(submitted, [(None, "ended", 20)] + [("batch_1", "submitted", 8)] * (answered == 12))
+                asked = [line for batch in server.batches.values() for line in server.files[batch["input_file_id"]]["data"].splitlines()]
+                self.assertEqual(len(asked), 20 - answered)
+                self.assertEqual(db.execute("SELECT sum(done), sum(again) FROM lm_batch_poll('label')").fetchall(), [(8, 0) if answered == 12 else (None, None)])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'done'"), 20)
+
     def test_killed_between_all_steps(self):
         for how in ("lost", "done", "answered"):
             with self.subTest(how=how):
