@@ -14,6 +14,12 @@ namespace {
 constexpr int kMostTries = 5;
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
+// A server that says so has begun no batch.
+bool SaysNo(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsPermissionDenied(status) || absl::IsNotFound(status);
+}
+
 std::string FileName(const JobBatch& batch) { return absl::StrCat(batch.key, ".jsonl"); }
 
 }  // namespace
@@ -163,10 +169,7 @@ absl::Status BatchSubmit::Create(JobBatch* batch, bool is_old) {
       }
       if (!made.ok()) {
         batch->note = std::string(made.status().message());
-        // A server that says no has begun none.
-        if (absl::IsInvalidArgument(made.status()) || absl::IsFailedPrecondition(made.status())) {
-          batch->state = "ended";
-        }
+        if (SaysNo(made.status())) batch->state = "ended";
         store_.Update(*batch).IgnoreError();
         return made.status();
       }

@@ -393,11 +393,11 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1"), 20)
 
     def test_a_batch_that_never_came_to_the_server_keeps_no_row(self):
-        for where, code in (("upload", 404), ("create", 400)):
-            with self.subTest(where=where):
+        for where, code in (("upload", 404), ("create", 400), ("create", 401), ("create", 403), ("create", 404)):
+            with self.subTest(where=where, code=code):
                 server = self.server()
                 server.refuses = {where: code}
-                _, db = self.make(5, name=where + ".db", options={"cache": False})
+                _, db = self.make(5, name=f"{where}{code}.db", options={"cache": False})
                 self.register(db, server, "default", model="tiny", dialect="openai", retries=0)
                 self.fails(db, "SELECT * FROM lm_batch_submit('label', 'default')", f"HTTP {code}")
                 self.assertEqual(db.execute("SELECT total, done, submitted FROM lm_run('label')").fetchall()[-1], (5, 5, 0))
