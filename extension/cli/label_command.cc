@@ -131,9 +131,9 @@ absl::StatusOr<std::string> AreToBeAsked(Session& session) {
                       tells_vanished.empty() ? "" : " AND lm_asked.vanished IS NULL");
 }
 
-// Goes on with the job of that name where it is the same and not over, or rows that failed are to
-// be taken up again, whose answers it may have; else begins it. One that was never begun, as where
-// its first run could not be, is held to nothing.
+// Goes on with the job of that name where it is the same and not over, or no others than its rows
+// that failed are to be asked, whose answers it may have; else begins it. One that was never begun,
+// as where its first run could not be, is held to nothing.
 absl::Status PutJob(Session& session, const Job& job, const Arguments& arguments) {
   const bool restart = arguments.Has("restart");
   ASSIGN_OR_RETURN(const std::string asked, AreToBeAsked(session));
@@ -146,15 +146,14 @@ absl::Status PutJob(Session& session, const Job& job, const Arguments& arguments
           absl::StrCat("SELECT query, coalesce(target, ''), coalesce(system, ''), "
                        "coalesce(options, ''), ",
                        is_over,
-                       ", coalesce(total, began) IS NOT NULL, EXISTS (SELECT 1 FROM lm_job_rows "
-                       "WHERE job = ?1 AND state = 'failed') FROM lm_jobs WHERE name = ?1"),
+                       ", coalesce(total, began) IS NOT NULL FROM lm_jobs WHERE name = ?1"),
           {job.name}));
   if (!known.empty()) {
     const Session::Values& row = known[0];
     const bool same = row[0] == job.query && row[1] == job.target && row[2] == job.system &&
                       row[3] == job.options;
-    const bool over = row[4] == "1", begun = row[5] == "1", has_failed = row[6] == "1";
-    const bool goes_on = !over || (arguments.Has("retry") && has_failed);
+    const bool over = row[4] == "1", begun = row[5] == "1";
+    const bool goes_on = !over || arguments.Has("retry");
     if (same && goes_on && !restart) return absl::OkStatus();
     if (begun && !over && !restart) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -309,9 +308,12 @@ absl::Status Outcome(Session& session, const Job& job, const Progress& progress)
                        Printable(row[1]).c_str());
           return true;
         }));
-    errors.emplace_back(
-        "some rows failed: the same command asks again about them and what has come since, --retry "
-        "asks again about them alone (lm_job_rows has all errors)");
+    errors.push_back(absl::StrCat("some rows failed: ",
+                                  progress.stopped.empty()
+                                      ? "the same command asks again about them and what has come "
+                                        "since, --retry asks again about them alone"
+                                      : "--retry asks again about them as well",
+                                  " (lm_job_rows has all errors)"));
   }
   if (!progress.stopped.empty()) {
     errors.push_back(absl::StrCat(progress.stopped, ": the same command goes on with them"));
@@ -400,7 +402,8 @@ Command LabelCommand() {
            {"choices", "A,B,C", "the answer is one of these"},
            {"where", "SQL", "only these rows"},
            {"key", "NAME", "what tells the rows apart; unless given, the rowid"},
-           {"retry", nullptr, "rows that failed once more, and no others"},
+           {"retry", nullptr,
+            "rows that failed once more, and no others but those that a stopped run has left"},
            {"restart", nullptr, "begin anew, whatever was asked before; answers stay"},
            {"json", nullptr, "the result as an object"}},
           true,

@@ -343,6 +343,26 @@ class CliTest(unittest.TestCase):
         self.assertEqual(self.query(asked), before)
         self.assertRegex(self.ok(*words), "^1 rows of notes.y: 1 answered")
 
+    def test_a_retry_asks_about_no_others(self):
+        self.notes(2)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
+        self.ok(*words)
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("INSERT INTO notes(body) VALUES ('new'), ('newer')")
+        # None has failed.
+        result = run(*words, "--retry")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, "^2 rows of notes.y: 2 answered, 0 failed")
+        self.assertEqual(result.stderr, "sqlite-lm: 2 rows have come or changed since the job began: the same command without --retry asks about them\n")
+        self.assertEqual(self.query("SELECT count(y) FROM notes"), [(2,)])
+        self.assertRegex(self.ok(*words), "^2 rows of notes.y: 2 answered")
+        # A run that was stopped is gone on with.
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript("UPDATE notes SET y = NULL WHERE id = 3; UPDATE lm_job_rows SET state = 'waiting', value = NULL WHERE id = 3; "
+                                     "UPDATE lm_jobs SET ended = NULL, status = 'stopped'")
+        self.assertRegex(self.ok(*words, "--retry"), "^2 rows of notes.y: 2 answered, 0 failed")
+        self.assertEqual(self.query("SELECT count(y) FROM notes"), [(4,)])
+
     def test_a_retry_that_is_killed_keeps_the_answers_that_it_has(self):
         self.notes(40)
         words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z", "--choices", "a,b"]
