@@ -244,6 +244,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   if (options.device == "auto" && info.device == "cpu") info.device_reason = WhyNoGpu();
   info.exact = devices.exact;
   info.thinking_marks = options.thinking_marks;
+  if (!chat_template.empty()) info.chat_template = DigestOf(chat_template).Hex();
   info.prefix_store = options.prefix_store;
   info.prefix_store_bytes = options.prefix_store_bytes;
   info.identity = digest->known().has_value() ? *digest->known() : IdentityOf(gguf->files());

@@ -65,6 +65,7 @@ struct ModelInfo {
   DType kv_type = DType::kF16;
   int32_t context_length = 0;
   std::optional<NamedMarks> thinking_marks = {};  // ModelOptions'
+  std::string chat_template = {};  // the digest of ModelOptions'; empty: the file's is used
   bool short_rope = false;  // LongRoPE with the factors of short contexts, by context_length
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;  // numbers of an embedding

@@ -83,6 +83,10 @@ class Generator {
   // model's files, once; errors: those of ContentDigest::Get.
   virtual absl::StatusOr<std::string> lasting_identity() const { return identity(); }
   virtual absl::StatusOr<std::string> digest() const { return info().identity; }
+  // The digest, and behind it what else of the model's own options an answer to such a request
+  // depends on, but for the device; the digest alone where none of them was given. Errors: those of
+  // digest() and AdaptersOf().
+  virtual absl::StatusOr<std::string> DigestFor(const GenerationOptions&) const { return digest(); }
   // The longest sequence, prompt and answer together.
   virtual int32_t max_sequence_tokens() const = 0;
   // So many requests are worth being under way: several times what it works on together, so that a

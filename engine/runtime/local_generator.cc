@@ -11,6 +11,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/adapter_text.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/reasoning.h"
@@ -156,16 +157,30 @@ absl::Status CutTokens(OnOverflow how, size_t most, absl::string_view head,
 
 }  // namespace
 
-std::string LocalGenerator::WithSettings(absl::string_view name) const {
-  std::string identity = absl::StrCat(name, "/", info().device);
-  if (info().kv_type != DType::kF16) absl::StrAppend(&identity, "/", KvTypeName(info().kv_type));
-  if (info().short_rope) absl::StrAppend(&identity, "/short");
+std::string LocalGenerator::Settings() const {
+  std::string settings;
+  if (info().kv_type != DType::kF16) absl::StrAppend(&settings, "/", KvTypeName(info().kv_type));
+  if (info().short_rope) absl::StrAppend(&settings, "/short");
   if (info().thinking_marks.has_value()) {
     Json marks = Json::MakeArray();
     for (const std::string& mark : *info().thinking_marks) marks.Append(mark);
-    absl::StrAppend(&identity, "/marks:", marks.Dump());
+    absl::StrAppend(&settings, "/marks:", marks.Dump());
   }
-  return identity;
+  return settings;
+}
+
+std::string LocalGenerator::WithSettings(absl::string_view name) const {
+  return absl::StrCat(name, "/", info().device, Settings());
+}
+
+absl::StatusOr<std::string> LocalGenerator::DigestFor(const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(std::string name, digest());
+  ASSIGN_OR_RETURN(const AdapterSet adapters, AdaptersOf(options));
+  absl::StrAppend(&name, Settings());
+  // No setting: a request has the template's words in it.
+  if (!info().chat_template.empty()) absl::StrAppend(&name, "/template:", info().chat_template);
+  if (!adapters.empty()) absl::StrAppend(&name, "/lora:", AdaptersKey(info(), adapters));
+  return name;
 }
 
 absl::StatusOr<std::string> LocalGenerator::lasting_identity() const {

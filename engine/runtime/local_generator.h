@@ -23,6 +23,7 @@ class LocalGenerator : public Generator {
   std::string identity() const override { return WithSettings(info().identity); }
   absl::StatusOr<std::string> lasting_identity() const override;
   absl::StatusOr<std::string> digest() const override { return engine_->model().digest().Get(); }
+  absl::StatusOr<std::string> DigestFor(const GenerationOptions& options) const override;
   int32_t max_sequence_tokens() const override { return engine_->max_sequence_tokens(); }
   absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const override;
   absl::StatusOr<std::string> Render(const TextRequest& request) const override;
@@ -50,7 +51,10 @@ class LocalGenerator : public Generator {
     std::string template_end;  // RequestSpec::template_end
     std::vector<int32_t> begun;  // RequestSpec::begun
   };
-  // The name of the model's contents, and what else of it an answer depends on.
+  // What else of the model than its contents, its device and the request's an answer depends on;
+  // empty where all is as it is unless said otherwise.
+  std::string Settings() const;
+  // The name of the model's contents, with the device and the settings.
   std::string WithSettings(absl::string_view name) const;
   std::optional<int32_t> ReasoningTokens(const GenerationOptions& options,
                                          const Prompt& prompt) const;

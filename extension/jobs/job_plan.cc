@@ -149,7 +149,8 @@ absl::Status JobPlan::CheckModelFile(absl::string_view model, absl::string_view 
   ASSIGN_OR_RETURN(const std::string other, answered.Text(0));
   return absl::FailedPreconditionError(absl::StrCat(
       "job '", job_.name, "' was begun with another file of the model ", model,
-      ": its answers are of one with the digest ", other, ", this connection's has ", digest,
+      ", or other options of it (lora, chat_template): its answers are of one with the digest ",
+      other, ", this connection's has ", digest,
       " (UPDATE lm_jobs SET model = NULL to go on with it; with "
       "'{\"refresh\":true}' it answers all rows)"));
 }

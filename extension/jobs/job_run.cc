@@ -147,7 +147,7 @@ std::optional<std::string> JobRun::SystemOfJob() const {
 
 absl::Status JobRun::PlanRows() {
   const ModelInfo& info = call_->generator().info();
-  ASSIGN_OR_RETURN(const std::string digest, call_->generator().digest());
+  ASSIGN_OR_RETURN(const std::string digest, call_->generator().DigestFor(call_->generation));
   const std::optional<std::string> system = SystemOfJob();
   question_.emplace(call_->generation, std::string(call_->SystemOf(system)), digest, parts_.get());
   const bool has_file = call_->generator().engine() != nullptr;

@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS {db}.lm_job_rows(
   lease INTEGER,  -- and until when, in milliseconds since 1970
   answered TEXT,  -- when it was done or failed
   prompt_version TEXT,  -- of the answer: a digest of prompt, system prompt and options
-  model TEXT,           -- likewise: the digest of the model
+  model TEXT,           -- likewise: the digest of the model, with its adapters and template
   vanished TEXT,        -- since when the query does not give the row any more
   UNIQUE(job, id)
 );

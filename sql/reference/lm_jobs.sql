@@ -19,7 +19,7 @@
 --            text; "error": the first failure ends the run; and those below
 --   created  when (UTC, as all times here)
 --   model, total, began, ended   set by lm_run(): the model that the job was begun with, its rows, when the query was asked, when no row was
---            left. To go on with another model, or with another file of it, is an error, unless model = NULL has been set before. A job
+--            left. To go on with another model, or with another file, other adapters or another chat template of it, is an error, unless model = NULL has been set before. A job
 --            that is made with a total is refused, unless its lm_job_rows are there
 --   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
 --            stopped: 'stopped: ...', by a budget, by max_errors, for want of a server that answers, or before rows that were
@@ -45,7 +45,7 @@
 --   worker, lease   who has claimed it, and until when (milliseconds since 1970)
 --   answered   when it was done, or failed
 --   prompt_version, model   to what that is the answer, or the error: a digest of prompt, system prompt and options, and one of the
---            model's file
+--            model's file, with those of its adapters and its chat template where lm_models gives it others
 --   vanished   since when the query does not give the row any more: lm_run(job, '{"refresh":true}') found it so
 --
 -- What is wrong with options or system is said by lm_run(), before anything is asked, and at any time by lm_check_job(system, options); the

@@ -3,6 +3,7 @@
 REFRESH_ROWS makes it as long as a real job:
     REFRESH_ROWS=2000 LM0=... LM_MODEL=... python3 tests/extension/refresh_test.py RefreshTest
 """
+import json
 import os
 import pathlib
 import shutil
@@ -146,6 +147,41 @@ class RefreshTest(unittest.TestCase):
         db.execute(use, ("one",))
         self.assertEqual(db.execute(plain, (None,)).fetchall()[-1], (ROWS, ROWS))
         self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 2)
+
+    def test_the_same_file_with_other_options(self):
+        shutil.copy(harness.MODELS / "llama-q8_0.gguf", self.folder / "model.gguf")
+        adapter, template = self.folder / "tone.gguf", self.folder / "own.jinja"
+        first, second = (harness.MODELS / f"llama-q8_0-lora-{i}.gguf" for i in (1, 2))
+        shutil.copy(first, adapter)
+        template.write_text("{{ messages[-1].content }}")
+        tone = {"lora": [{"name": "tone", "path": adapter.name, "scale": 4}]}
+        renamed = {"lora": [{"name": "other", "path": adapter.name, "scale": 4}]}
+        fainter = {"lora": [{"name": "tone", "path": adapter.name, "scale": 2}]}
+        own, given = {"chat_template": template.name}, {"chat_template": "Q: {{ messages[-1].content }} A:"}
+        plain = "SELECT total, done FROM lm_run('label', ?)"
+        trials = (("another scale", tone, fainter, None, True), ("without it", tone, {}, None, True), ("with it", {}, tone, None, True),
+                  ("another file of it", tone, tone, lambda: shutil.copy(second, adapter), True),
+                  ("another name of it", tone, renamed, None, False), ("another template", own, given, None, True),
+                  ("another file of the template", own, own, lambda: template.write_text("Q: {{ messages[-1].content }}"), True),
+                  ("more threads", tone, {**tone, "threads": 2}, None, False))
+        for name, before, now, change, differs in trials:
+            with self.subTest(name=name):
+                db = self.make(name + ".db")
+                use = "INSERT OR REPLACE INTO temp.lm_models(name, path, options) VALUES ('default', ?, ?)"
+                db.execute(use, (str(self.folder / "model.gguf"), json.dumps(before)))
+                done = db.execute(plain, ('{"max_total_tokens":200}',)).fetchall()[-1][1]
+                self.assertTrue(0 < done < ROWS, done)
+                if change:
+                    change()
+                db.execute("DELETE FROM temp.lm_models")
+                db.execute(use, (str(self.folder / "model.gguf"), json.dumps(now)))
+                if differs:
+                    with self.assertRaisesRegex(sqlite3.OperationalError, "or other options of it.*UPDATE lm_jobs SET model = NULL"):
+                        db.execute(plain, (None,)).fetchall()
+                self.assertEqual(self.refresh(db)[0], (ROWS, ROWS, 0, 0, done if differs else 0, 0))
+                self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 1)
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE short IS NOT generate(body, 'Be brief.', '{\"max_tokens\":2}')"), 0)
+                db.close()
 
     def test_a_row_that_comes_back_has_its_answer(self):
         for name in (":memory:", "back.db"):
