@@ -320,6 +320,13 @@ int Compare(const Decimal& a, const Decimal& b) {
   return a.negative ? -order : order;
 }
 
+std::optional<std::pair<Decimal, Decimal>> BoundsOfFormat(absl::string_view format) {
+  if (format != "int32" && format != "int64") return std::nullopt;
+  const bool is_short = format == "int32";
+  return std::pair(*ParseDecimal(is_short ? "-2147483648" : "-9223372036854775808"),
+                   *ParseDecimal(is_short ? "2147483647" : "9223372036854775807"));
+}
+
 Fragment NumbersIn(const NumberRange& range, std::string why, AutomatonBuilder* builder) {
   const NodeId end = builder->AddLink();
   const NodeId dead = builder->AddDead(std::move(why));

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "engine/grammar/automaton_builder.h"
@@ -31,6 +32,8 @@ struct Decimal {
 std::optional<Decimal> ParseDecimal(absl::string_view text);
 // < 0, 0, > 0 like memcmp.
 int Compare(const Decimal& a, const Decimal& b);
+// The least and the greatest number of OpenAPI's formats int32 and int64; nothing for others.
+std::optional<std::pair<Decimal, Decimal>> BoundsOfFormat(absl::string_view format);
 
 struct NumberBound {
   Decimal value;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -11,10 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
-#include "engine/grammar/number_range.h"
-#include "engine/grammar/schema/json_text.h"
-#include "engine/grammar/schema/schema_document.h"
-#include "engine/grammar/schema/schema_validator.h"
+#include "engine/remote/answer_form.h"
+#include "engine/remote/extraction_schema.h"
 #include "engine/remote/member_order.h"
 
 namespace lm {
@@ -137,29 +134,6 @@ Json AnswerObject(Json value) {
   return schema;
 }
 
-// A schema as lm_extract means it: all properties are there, and may be null, and no others are.
-Json WithNulls(const Json& schema) {
-  const Json* properties = schema.Find("properties");
-  if (properties == nullptr || !properties->is_object()) return schema;
-  Json nullable = Json::MakeObject(), required = Json::MakeArray();
-  for (const auto& [name, value] : properties->members()) {
-    Json either = Json::MakeArray();
-    either.Append(value).Append(One("type", "null"));
-    nullable.Add(name, One("anyOf", std::move(either)));
-    required.Append(name);
-  }
-  Json changed = Json::MakeObject();
-  for (const auto& [name, value] : schema.members()) {
-    const bool is_changed =
-        name == "properties" || name == "required" || name == "additionalProperties";
-    if (!is_changed) changed.Add(name, value);
-  }
-  changed.Add("properties", std::move(nullable));
-  changed.Add("required", std::move(required));
-  changed.Add("additionalProperties", false);
-  return changed;
-}
-
 // Whether the answer is the member `answer` of an object, or a text in JSON.
 enum class Wrap { kNone, kObject, kString };
 Wrap WrapOf(Kind kind, Dialect dialect) {
@@ -217,86 +191,6 @@ absl::StatusOr<Json::Object> Textual(const AnswerConstraint& constraint, const J
        SchemaFormat(bare ? std::move(value) : AnswerObject(std::move(value)), dialect)}};
 }
 
-bool IsJson(Kind kind) { return kind == Kind::kSchema || kind == Kind::kExtraction; }
-
-// Numbers with more digits than ours have an exponent only where everybody writes one.
-std::string CanonicalScalar(const Json& json) {
-  std::string ours = JsonText::Scalar(json);
-  if (!json.is_float()) return ours;
-  const size_t exponent = ours.find('e');
-  const size_t most = (ours[0] == '-') + kMaxDigits + 1;  // with the point
-  if (exponent == ours.npos || exponent <= most) return ours;
-  std::string shortest = json.Dump();
-  return absl::StrContains(shortest, 'e') ? ours : shortest;
-}
-
-// As a constrained answer of ours has it (grammar.h): numbers above all.
-void AppendCanonical(const Json& json, std::string* text) {
-  if (!json.is_structured()) {
-    text->append(CanonicalScalar(json));
-    return;
-  }
-  text->push_back(json.is_array() ? '[' : '{');
-  absl::string_view separator;
-  auto append = [&](const Json& part, absl::string_view name) {
-    absl::StrAppend(text, std::exchange(separator, ","), name);
-    AppendCanonical(part, text);
-  };
-  if (json.is_array()) {
-    for (const Json& element : json.array()) append(element, "");
-  } else {
-    for (const auto& [name, value] : json.members()) {
-      append(value, absl::StrCat(JsonString(name), ":"));
-    }
-  }
-  text->push_back(json.is_array() ? ']' : '}');
-}
-
-std::string Canonical(const Json& json) {
-  std::string text;
-  AppendCanonical(json, &text);
-  return text;
-}
-
-// A number that the grammar has a text for, near one with more digits than it writes.
-Json WithFewDigits(const Json& number) {
-  const std::optional<Decimal> all = ParseDecimal(number.Dump());
-  if (!all.has_value()) return number;
-  const bool is_whole = all->fraction.empty();
-  const auto digits = static_cast<int>(all->whole.size() + all->fraction.size());
-  if (digits <= (is_whole ? kMaxWholeDigits : kMaxDigits)) return number;
-  // Whole: the first digits are as many as there may be. Else 6 of them, as %g has it.
-  const std::string few =
-      is_whole ? absl::StrCat(all->negative ? "-" : "", all->whole.substr(0, kMaxWholeDigits))
-               : absl::StrCat(number.number());
-  return Json::Parse(few).value_or(number);
-}
-
-Json WithFewDigitsEach(const Json& value) {
-  if (value.is_number()) return WithFewDigits(value);
-  if (value.is_array()) {
-    Json array = Json::MakeArray();
-    for (const Json& element : value.array()) array.Append(WithFewDigitsEach(element));
-    return array;
-  }
-  if (!value.is_object()) return value;
-  Json object = Json::MakeObject();
-  for (const auto& [name, member] : value.members()) object.Add(name, WithFewDigitsEach(member));
-  return object;
-}
-
-// Servers write numbers with more digits than local answers have. Whether those are valid the
-// schema says, digit by digit, and of all the rest the grammar.
-bool FitsWithManyDigits(const Json& value, const AnswerConstraint& constraint,
-                        const Grammar& grammar) {
-  const std::string few = Canonical(WithFewDigitsEach(value));
-  if (few == Canonical(value) || !grammar.Matches(few).value_or(false)) return false;
-  const absl::StatusOr<std::unique_ptr<SchemaDocument>> document =
-      SchemaDocument::Parse(constraint.text);
-  SchemaWork work;
-  return document.ok() && IsValid(**document, {&(*document)->root()}, value, &work).value_or(false);
-}
-
 }  // namespace
 
 absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constraint,
@@ -311,7 +205,7 @@ absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constrain
     return absl::InvalidArgumentError("choices is no JSON array");
   }
   if (!json.has_value()) return absl::InvalidArgumentError("schema is not JSON");
-  Json schema = constraint.kind == Kind::kSchema ? *json : WithNulls(*json);
+  Json schema = constraint.kind == Kind::kSchema ? *json : ExtractionSchema(*json);
   if (dialect != Dialect::kTrtllm) {
     return Json::Object{{"response_format", SchemaFormat(std::move(schema), dialect)}};
   }
@@ -325,19 +219,18 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
   std::optional<std::string> meant = UnwrapAnswer(constraint, dialect, *text);
   // Not everybody who answers wraps what the dialect wraps: a batch file goes anywhere.
   if (!meant.has_value() && WrapOf(constraint.kind, dialect) != Wrap::kNone) meant = *text;
-  auto fits = [&] { return meant.has_value() && grammar.Matches(*meant).value_or(false); };
+  auto fits = [&] { return meant.has_value() && IsAnswer(constraint, grammar, *meant); };
   bool good = fits();
   // Who was told nothing of the choices ends his answer with a newline, if he gives one of them.
-  if (!good && meant.has_value() && constraint.kind == AnswerConstraint::Kind::kChoices) {
+  if (!good && meant.has_value() && constraint.kind == Kind::kChoices) {
     meant = std::string(absl::StripAsciiWhitespace(*meant));
     good = fits();
   }
   if (!good && meant.has_value() && IsJson(constraint.kind)) {
     const std::optional<Json> json = Json::Parse(*meant);
     if (json.has_value()) {
-      const Json ordered = InMemberOrder(*json, constraint.text);
-      meant = Canonical(ordered);
-      good = fits() || FitsWithManyDigits(ordered, constraint, grammar);
+      meant = CanonicalJson(InMemberOrder(*json, constraint.text));
+      good = fits();
     }
   }
   if (good) {
@@ -356,7 +249,7 @@ std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dial
   if (wrap == Wrap::kNone && !is_json) return text;
   const std::optional<Json> json = Json::Parse(absl::StripAsciiWhitespace(text));
   if (!json.has_value()) return std::nullopt;
-  if (is_json) return Canonical(*json);
+  if (is_json) return CanonicalJson(*json);
   const Json* answer = wrap == Wrap::kObject ? json->Find("answer") : &*json;
   if (answer == nullptr || !answer->is_string()) return std::nullopt;
   return answer->string();

@@ -19,10 +19,9 @@ namespace lm {
 absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constraint, Dialect dialect);
 
 // Holds *text, an answer of a server that was spoken to in `dialect`, to its constraint, whose
-// grammar is given, and gives it its one form; but numbers may have more digits than the grammar
-// writes, where the schema allows them. White space around one of several choices is taken off.
-// What the dialect wraps may come bare; what is wrapped counts as what is inside.
-// FailedPrecondition where it does not fit.
+// grammar is given, and gives it its one form (IsAnswer holds). White space around one of several
+// choices is taken off. What the dialect wraps may come bare; what is wrapped counts as what is
+// inside. FailedPrecondition where it does not fit.
 absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
                          Dialect dialect, std::string* text);
 

@@ -19,6 +19,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/this_process.h"
+#include "engine/remote/answer_form.h"
 #include "engine/remote/chat_request.h"
 #include "engine/remote/estimated_tokens.h"
 #include "engine/remote/meet_model.h"
@@ -296,7 +297,7 @@ bool ChatGenerator::CanBeOne(const RequestSpec& spec, const RememberedAnswer& an
   const absl::StatusOr<std::shared_ptr<const Grammar>> grammar = GrammarOf(spec.options.constraint);
   if (!grammar.ok()) return false;
   return *grammar == nullptr || spec.wants_first_choices ||
-         (*grammar)->Matches(answer.text).value_or(false);
+         IsAnswer(spec.options.constraint, **grammar, answer.text);
 }
 
 absl::StatusOr<const Tokenizer*> ChatGenerator::tokenizer() const {

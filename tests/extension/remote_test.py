@@ -145,6 +145,19 @@ class RemoteTest(RemoteCase):
         self.assertEqual([headers["X-Tenant"] for headers in server.headers if "X-Tenant" in headers][-2:], ["blue", "green"])
         self.assertEqual(len(server.requests), 2)
 
+    def test_numbers_of_a_server_are_remembered_in_a_file(self):
+        schema = json.dumps({"type": "object", "properties": {"lat": {"type": "number"}, "p": {"type": "number", "minimum": 0}}})
+        server = self.server(answer=constrained(lambda body: '{"lat": 48.856614123456789, "p": 1e-30}'))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        script = (f"import harness\nc = harness.connect()\nc.execute('INSERT INTO temp.lm_models(name, path) VALUES (?, ?)', ('default', {server.url!r}))\n"
+                  f"c.execute('INSERT INTO temp.lm_settings VALUES (?, ?)', ('memo', {folder.name + '/memo.db'!r}))\n"
+                  f"print(harness.value(c, 'SELECT generate_json(?, ?)', 'where', {schema!r}))")
+        for _ in range(2):
+            ran = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)}, check=True, capture_output=True, text=True)
+            self.assertEqual(ran.stdout, '{"lat":48.85661412345679,"p":1e-30}\n')
+        self.assertEqual(sum("where" in json.dumps(request) for request in server.requests), 1)
+
     def test_an_answer_that_many_wait_for_is_paid_once(self):
         server = self.server()
         db = self.connect(server.url, price_in=1e6, price_out=1e6)

@@ -376,10 +376,9 @@ absl::Status SchemaMerger::AddFormat(const SchemaJson& value) {
   const std::string& format = value.string();
   // OpenAPI's formats of numbers.
   if (format == "float" || format == "double") return absl::OkStatus();
-  if (format == "int32" || format == "int64") {
-    const bool is_short = format == "int32";
-    Tighten(value, true, {*ParseDecimal(is_short ? "-2147483648" : "-9223372036854775808"), true});
-    Tighten(value, false, {*ParseDecimal(is_short ? "2147483647" : "9223372036854775807"), true});
+  if (const auto bounds = BoundsOfFormat(format)) {
+    Tighten(value, true, {bounds->first, true});
+    Tighten(value, false, {bounds->second, true});
     return absl::OkStatus();
   }
   if (FormatRegex(format).empty()) {

@@ -116,6 +116,9 @@ class Validator {
                              const SchemaJson& argument, const SchemaJson& value) {
     const KeywordInfo* info = FindKeyword(name);
     if (info == nullptr) return true;
+    if (info->keyword == Keyword::kFormat && value.is_number()) {
+      return NumberFormatHolds(argument, value);
+    }
     if (info->kinds != 0 && (info->kinds & KindOf(value)) == 0) return true;
     switch (info->keyword) {
       case Keyword::kAnnotation:
@@ -212,6 +215,14 @@ class Validator {
       default:
         return true;
     }
+  }
+
+  absl::StatusOr<bool> NumberFormatHolds(const SchemaJson& argument, const SchemaJson& value) {
+    const auto bounds = argument.is_string() ? BoundsOfFormat(argument.string()) : std::nullopt;
+    if (!bounds) return true;
+    const std::optional<Decimal> number = ParseDecimal(value.Dump());
+    if (!number) return document_.Error(argument, "a number that cannot be compared");
+    return Compare(bounds->first, *number) <= 0 && Compare(*number, bounds->second) <= 0;
   }
 
   absl::StatusOr<bool> StringHolds(Keyword keyword, const std::string& name,

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/remote/answer_form.h"
 #include "engine/remote/member_order.h"
 #include "engine/runtime/constraint_cache.h"
 
@@ -174,11 +175,16 @@ TEST(ChatConstraintTest, NumbersAreWrittenAsLocalAnswersHaveThem) {
   }
 }
 
-// Of more digits than the grammar writes the schema says whether they are valid.
-TEST(ChatConstraintTest, NumbersOfServersMayHaveMoreDigits) {
+// Of numbers that the grammar does not write the schema says whether they are valid. What was
+// proven is an answer whenever it is looked at again.
+TEST(ChatConstraintTest, NumbersOfServersMayBeAnyThatAreValid) {
   constexpr char kNumber[] = R"({"type":"number"})", kInteger[] = R"({"type":"integer"})";
   constexpr char kUpToOne[] =
       R"({"type":"object","properties":{"p":{"type":"number","maximum":0.3}}})";
+  constexpr char kFromZero[] = R"({"type":"number","minimum":0})";
+  constexpr char kInt64[] = R"({"type":"integer","format":"int64"})";
+  constexpr char kPlace[] =
+      R"({"type":"object","properties":{"lat":{"type":"number"},"name":{"type":"string"}}})";
   const struct {
     const char *schema, *sent, *meant;  // empty: it does not fit
   } kAnswers[] = {
@@ -200,6 +206,29 @@ TEST(ChatConstraintTest, NumbersOfServersMayHaveMoreDigits) {
       {R"({"type":"array","items":{"type":"number"}})", "[2.718281828459045, 1.0]",
        "[2.718281828459045,1]"},
       {R"({"type":"string"})", R"("3.141592653589793)", ""},
+      {kFromZero, "1e-30", "1e-30"},
+      {kFromZero, "1.2345E-16", "1.2345e-16"},
+      {kFromZero, "1e25", "1e25"},
+      {kFromZero, "-1e-30", ""},
+      {R"({"type":"number","exclusiveMinimum":0,"maximum":1})", "2.5e-19", "2.5e-19"},
+      {R"({"type":"number","exclusiveMinimum":0,"maximum":1})", "1e25", ""},
+      {R"({"type":"number","minimum":1e20})", "1.5e25", "1.5e25"},
+      {R"({"type":"array","items":{"type":"number","minimum":0}})", "[1e-30,2,3e-30]",
+       "[1e-30,2,3e-30]"},
+      {R"({"type":"array","items":{"type":"number"},"maxItems":1})", "[1e-30,2.718281828459045]",
+       ""},
+      {kInt64, "9223372036854775807", "9223372036854775807"},
+      {kInt64, "9223372036854775808", ""},
+      {kInt64, "1234567890123456789012345", ""},
+      {R"({"type":"number","format":"int32"})", "-2147483648.5", ""},
+      {R"({"type":"number","format":"double"})", "0.12345678901234568", "0.12345678901234568"},
+      // A number finds the branch that its neighbours are of.
+      {R"({"anyOf":[{"properties":{"n":{"minimum":0},"of":{"const":"a"}}},
+                    {"properties":{"n":{"maximum":0},"of":{"const":"b"}}}]})",
+       R"({"n":-1e-30,"of":"b"})", R"({"n":-1e-30,"of":"b"})"},
+      {kPlace, R"({"lat":48.856614123456789,"name":"\"-1e-30"})",
+       R"({"lat":48.85661412345679,"name":"\"-1e-30"})"},
+      {kPlace, R"({"lat":48.856614123456789,"name":null})", ""},
   };
   for (const auto& [schema, sent, meant] : kAnswers) {
     const AnswerConstraint constraint{Kind::kSchema, schema};
@@ -207,7 +236,16 @@ TEST(ChatConstraintTest, NumbersOfServersMayHaveMoreDigits) {
     std::string text = sent;
     const bool fits = ProveAnswer(constraint, *grammar, Dialect::kVllm, &text).ok();
     EXPECT_EQ(fits ? text : "", meant) << schema << " " << sent;
+    EXPECT_EQ(fits && IsAnswer(constraint, *grammar, text), fits) << text;
   }
+  const AnswerConstraint extraction{Kind::kExtraction, kPlace};
+  const auto grammar = CompileNotation(extraction).value();
+  std::string text = R"({"lat":48.856614123456789,"name":null})";
+  EXPECT_TRUE(ProveAnswer(extraction, *grammar, Dialect::kVllm, &text).ok());
+  EXPECT_EQ(text, R"({"lat":48.85661412345679,"name":null})");
+  EXPECT_TRUE(IsAnswer(extraction, *grammar, text));
+  EXPECT_FALSE(IsAnswer(extraction, *grammar, R"({"lat":48.85661412345679, "name":null})"));
+  EXPECT_FALSE(IsAnswer(extraction, *grammar, R"({"lat":48.856614123456789,"name":null})"));
 }
 
 // JSON Schema gives members no order; an answer of ours has the schema's.
