@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/status_macros.h"
 #include "engine/grammar/number_range.h"
 #include "engine/grammar/schema/json_text.h"
 #include "engine/grammar/schema/schema_document.h"
@@ -144,14 +145,15 @@ class AnyNumbers {
   HashMap<StateId, States> behind_numbers_;
 };
 
-bool IsValidBySchema(const AnswerConstraint& constraint, const Json& value) {
+absl::StatusOr<bool> IsValidBySchema(const AnswerConstraint& constraint, const Json& value) {
   std::string schema = constraint.text;
   if (constraint.kind == AnswerConstraint::Kind::kExtraction) {
-    schema = ExtractionSchema(Json::Parse(schema).value_or(Json())).Dump();
+    ASSIGN_OR_RETURN(const Json extraction, ExtractionSchema(constraint));
+    schema = extraction.Dump();
   }
-  const absl::StatusOr<std::unique_ptr<SchemaDocument>> document = SchemaDocument::Parse(schema);
+  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
   SchemaWork work;
-  return document.ok() && IsValid(**document, {&(*document)->root()}, value, &work).value_or(false);
+  return IsValid(*document, {&document->root()}, value, &work);
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ bool IsAnswer(const AnswerConstraint& constraint, const Grammar& grammar, absl::
   if (!IsJson(constraint.kind)) return false;
   const std::optional<Json> value = Json::Parse(text);
   return value.has_value() && CanonicalJson(*value) == text && AnyNumbers(grammar).Match(text) &&
-         IsValidBySchema(constraint, *value);
+         IsValidBySchema(constraint, *value).value_or(false);
 }
 
 }  // namespace lm

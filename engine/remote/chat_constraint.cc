@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
+#include "engine/base/status_macros.h"
 #include "engine/remote/answer_form.h"
 #include "engine/remote/extraction_schema.h"
 #include "engine/remote/member_order.h"
@@ -205,7 +206,10 @@ absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constrain
     return absl::InvalidArgumentError("choices is no JSON array");
   }
   if (!json.has_value()) return absl::InvalidArgumentError("schema is not JSON");
-  Json schema = constraint.kind == Kind::kSchema ? *json : ExtractionSchema(*json);
+  Json schema = *json;
+  if (constraint.kind == Kind::kExtraction) {
+    ASSIGN_OR_RETURN(schema, ExtractionSchema(constraint));
+  }
   if (dialect != Dialect::kTrtllm) {
     return Json::Object{{"response_format", SchemaFormat(std::move(schema), dialect)}};
   }
@@ -228,10 +232,13 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
   }
   if (!good && meant.has_value() && IsJson(constraint.kind)) {
     const std::optional<Json> json = Json::Parse(*meant);
-    if (json.has_value()) {
-      meant = CanonicalJson(InMemberOrder(*json, constraint.text));
-      good = fits();
-    }
+    auto fits_as = [&](const Json& value) {
+      meant = CanonicalJson(value);
+      return fits();
+    };
+    good = json.has_value() && (fits_as(InMemberOrder(*json, constraint.text)) ||
+                                (constraint.kind == Kind::kExtraction &&
+                                 fits_as(WithNullsInMemberOrder(*json, constraint.text))));
   }
   if (good) {
     *text = *std::move(meant);

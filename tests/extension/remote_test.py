@@ -618,6 +618,17 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(self.connect(server.url), "SELECT generate_json('x', ?)", json.dumps(schema)), '{"a":1,"b":1}')
         self.assertEqual(len(server.requests), 2)  # with the canary: it is not asked again
 
+    def test_what_an_extraction_may_leave_out_is_offered_as_null(self):
+        person = {"type": "object", "properties": {"name": {"type": "string"}, "born": {"type": "integer"}}, "required": ["name"]}
+        server = self.server(answer=constrained(lambda body: '[{"name": "Ada"}, {"born": 1950, "name": "Bob"}]'))
+        db = self.connect(server.url)
+        db.execute("CREATE VIRTUAL TABLE temp.people USING lm_extract_each('%s')" % json.dumps({"type": "array", "items": person}))
+        self.assertEqual(db.execute("SELECT name, born FROM people('a letter')").fetchall(), [("Ada", None), ("Bob", 1950)])
+        self.assertEqual(len(server.requests), 2)  # with the canary
+        asked = server.requests[-1]["response_format"]["json_schema"]["schema"]["items"]
+        self.assertEqual(asked["properties"], {"name": {"type": "string"}, "born": {"anyOf": [{"type": "integer"}, {"type": "null"}]}})
+        self.assertEqual((asked["required"], asked["additionalProperties"]), (["name", "born"], False))
+
     def test_no_answer_is_believed(self):
         ignoring = self.server()
         db = self.connect(ignoring.url)
