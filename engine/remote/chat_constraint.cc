@@ -11,9 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
-#include "engine/remote/answer_form.h"
-#include "engine/remote/extraction_schema.h"
 #include "engine/remote/member_order.h"
+#include "engine/runtime/answer_form.h"
+#include "engine/runtime/extraction_schema.h"
 
 namespace lm {
 namespace {

@@ -17,6 +17,7 @@
 #include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
+#include "engine/runtime/answer_form.h"
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/text/same_words.h"
@@ -247,10 +248,6 @@ class Voter : public ForwardingListener {
   std::weak_ptr<Vote> vote_;
 };
 
-bool IsJson(AnswerConstraint::Kind kind) {
-  return kind == AnswerConstraint::Kind::kSchema || kind == AnswerConstraint::Kind::kExtraction;
-}
-
 // Texts that say the same have the same of this.
 std::string WhatIsSaid(AnswerConstraint::Kind kind, const std::string& text) {
   if (kind == AnswerConstraint::Kind::kNone) return WordsOf(text);
@@ -402,7 +399,7 @@ bool CanBeSamples(const RequestSpec& spec, const RememberedAnswer& answer,
         says = true;
         if (!values && !one.is_string()) return false;
         return *grammar == nullptr ||
-               (*grammar)->Matches(values ? one.Dump() : one.string()).value_or(false);
+               IsAnswer(constraint, **grammar, values ? CanonicalJson(one) : one.string());
       });
   return are_samples && says;
 }
@@ -420,7 +417,7 @@ bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer) {
   // All that was said, of which the answer alone has the most.
   double sum = 0, share = 0, others = 0;
   for (const FirstChoice& choice : answer.first_choices) {
-    if (!is_free && !(*grammar)->Matches(choice.text).value_or(false)) return false;
+    if (!is_free && !IsAnswer(constraint, **grammar, choice.text)) return false;
     if (!std::isfinite(choice.logprob) || choice.logprob > 0) return false;
     const double part = std::exp(double{choice.logprob});
     sum += part;

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/remote/answer_form.h"
 #include "engine/remote/member_order.h"
+#include "engine/runtime/answer_form.h"
 #include "engine/runtime/constraint_cache.h"
 
 namespace lm {
@@ -284,6 +284,67 @@ TEST(ChatConstraintTest, MembersAreBroughtIntoTheSchemasOrder) {
     const bool fits = ProveAnswer(constraint, *grammar, Dialect::kVllm, &text).ok();
     EXPECT_EQ(fits ? text : "", meant) << sent;
   }
+}
+
+// Whoever leaves out what need not be there means null.
+TEST(ChatConstraintTest, WhatAnExtractionLacksIsNull) {
+  constexpr char kPerson[] =
+      R"({"type":"object","properties":{"name":{"type":"string"},"born":{"type":"integer"}}})";
+  constexpr char kPeople[] =
+      R"({"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"born":{"type":"integer"}},"required":["name"]}})";
+  constexpr char kNested[] =
+      R"({"type":"object","properties":{"who":{"type":"object","properties":{"name":{"type":"string"},"born":{"type":"integer"}}}},"required":["who"]})";
+  constexpr char kReferred[] =
+      R"({"$ref":"#/$defs/p","$defs":{"p":{"type":"object","properties":{"name":{"type":"string"},"next":{"$ref":"#/$defs/p"}}}}})";
+  constexpr char kPair[] =
+      R"({"type":"array","prefixItems":[{"type":"string"},{"type":"object","properties":{"n":{"type":"integer"}}}],"minItems":2,"maxItems":2})";
+  constexpr char kEither[] =
+      R"({"anyOf":[{"type":"null"},{"type":"object","properties":{"of":{"const":"a"},"x":{"type":"integer"}},"required":["of"]},
+          {"type":"object","properties":{"of":{"const":"b"},"x":{"type":"integer"},"y":{"type":"integer"}},"required":["of"]}]})";
+  constexpr char kBoth[] =
+      R"({"allOf":[{"$ref":"#/$defs/a"},{"type":"object","properties":{"y":{"type":"integer"}}}],
+          "$defs":{"a":{"type":"object","properties":{"x":{"type":"integer"}}}}})";
+  constexpr char kOneOfTwo[] =
+      R"({"type":"object","properties":{"x":{"type":"integer"},"y":{"type":"integer"}},"anyOf":[{"required":["x"]},{"required":["y"]}]})";
+  constexpr char kMap[] =
+      R"({"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"integer"},"y":{"type":"integer"}}}})";
+  const struct {
+    const char *schema, *sent, *meant;  // empty: it does not fit
+  } kAnswers[] = {
+      {kPerson, R"({"name":"Ada"})", R"({"name":"Ada","born":null})"},
+      {kPerson, R"({ "born" : 1815 })", R"({"name":null,"born":1815})"},
+      {kPerson, "{}", R"({"name":null,"born":null})"},
+      {kPerson, R"({"name":"Ada","town":"London"})", ""},
+      {kPeople, R"([{"name":"Ada"},{"born":null,"name":"Bob"}])",
+       R"([{"name":"Ada","born":null},{"name":"Bob","born":null}])"},
+      {kPeople, R"([{"born":1815}])", ""},
+      {kPeople, R"([{"name":null,"born":1815}])", ""},
+      {kNested, R"({"who":{"name":"Ada"}})", R"({"who":{"name":"Ada","born":null}})"},
+      {kNested, "{}", ""},
+      {kReferred, R"({"next":{"name":"Ada"}})",
+       R"({"name":null,"next":{"name":"Ada","next":null}})"},
+      {kPair, R"(["a",{}])", R"(["a",{"n":null}])"},
+      {kEither, R"({"of":"a"})", R"({"of":"a","x":null})"},
+      {kEither, R"({"of":"b"})", R"({"of":"b","x":null,"y":null})"},
+      {kEither, "null", "null"},
+      {kEither, "{}", ""},
+      {kBoth, R"({"y":1})", R"({"x":null,"y":1})"},
+      {kOneOfTwo, R"({"y":1})", R"({"x":null,"y":1})"},
+      {kOneOfTwo, R"({"x":null,"y":null})", ""},
+      {kMap, R"({"p":{"x":1},"q":{}})", R"({"p":{"x":1,"y":null},"q":{"x":null,"y":null}})"},
+  };
+  for (const auto& [schema, sent, meant] : kAnswers) {
+    const AnswerConstraint constraint{Kind::kExtraction, schema};
+    const auto grammar = CompileNotation(constraint).value();
+    std::string text = sent;
+    const bool fits = ProveAnswer(constraint, *grammar, Dialect::kVllm, &text).ok();
+    EXPECT_EQ(fits ? text : "", meant) << schema << " " << sent;
+  }
+  // In a schema that is no extraction's what is absent stays absent.
+  const AnswerConstraint schema{Kind::kSchema, kPerson};
+  std::string text = R"({"name": "Ada"})";
+  EXPECT_TRUE(ProveAnswer(schema, *CompileNotation(schema).value(), Dialect::kVllm, &text).ok());
+  EXPECT_EQ(text, R"({"name":"Ada"})");
 }
 
 // Where each schema leads to two more, and none of them has properties, it comes to an end.

@@ -323,6 +323,24 @@ TEST_F(VoteTest, OfSamplesThatAreNothingButReasoningTheOthersAreAnswers) {
   EXPECT_FALSE(can_be(Samples(2, 0), R"([null,null])", Thinking::kDrop));
 }
 
+// Numbers that a server wrote, and in the form that answers have: 0.00001 is no 1e-05.
+TEST_F(VoteTest, NumbersOfServersCanBeRemembered) {
+  auto can_be = [](RequestSpec spec, RememberedAnswer answer) {
+    spec.options.constraint = {AnswerConstraint::Kind::kSchema, R"({"type":"number","minimum":0})"};
+    answer.finish = FinishReason::kStop;
+    return CanBeDrawn(spec, answer,
+                      [](const RequestSpec&, const RememberedAnswer&) { return false; });
+  };
+  EXPECT_TRUE(can_be(Samples(2, 0), {.text = "[0.00001,1e-30]"}));
+  EXPECT_TRUE(can_be(Samples(2, 0), {.text = "[48.85661412345679,2]"}));
+  EXPECT_FALSE(can_be(Samples(2, 0), {.text = "[-1e-30,2]"}));
+  auto voted = [](const char* text) {
+    return RememberedAnswer{.text = text, .first_choices = {{text, 0}}};
+  };
+  EXPECT_TRUE(can_be(Spec(5), voted("48.85661412345679")));
+  EXPECT_FALSE(can_be(Spec(5), voted("-48.85661412345679")));
+}
+
 TEST_F(VoteTest, ForgedSamplesAreNone) {
   auto can_be = [](const RequestSpec& spec, std::string text) {
     return CanBeDrawn(spec, {.text = std::move(text), .tokens_in = 6},

@@ -1,4 +1,4 @@
-#include "engine/remote/extraction_schema.h"
+#include "engine/runtime/extraction_schema.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 // The one form that constrained answers have, whoever wrote them.
-#ifndef LM_ENGINE_REMOTE_ANSWER_FORM_H_
-#define LM_ENGINE_REMOTE_ANSWER_FORM_H_
+#ifndef LM_ENGINE_RUNTIME_ANSWER_FORM_H_
+#define LM_ENGINE_RUNTIME_ANSWER_FORM_H_
 
 #include <string>
 
@@ -25,4 +25,4 @@ bool IsAnswer(const AnswerConstraint& constraint, const Grammar& grammar, absl::
 
 }  // namespace lm
 
-#endif  // LM_ENGINE_REMOTE_ANSWER_FORM_H_
+#endif  // LM_ENGINE_RUNTIME_ANSWER_FORM_H_

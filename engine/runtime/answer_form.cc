@@ -1,4 +1,4 @@
-#include "engine/remote/answer_form.h"
+#include "engine/runtime/answer_form.h"
 
 #include <algorithm>
 #include <memory>
@@ -17,7 +17,7 @@
 #include "engine/grammar/schema/schema_document.h"
 #include "engine/grammar/schema/schema_validator.h"
 #include "engine/grammar/state_machine.h"
-#include "engine/remote/extraction_schema.h"
+#include "engine/runtime/extraction_schema.h"
 
 namespace lm {
 namespace {

@@ -1,6 +1,6 @@
 // What lm_extract asks a server for.
-#ifndef LM_ENGINE_REMOTE_EXTRACTION_SCHEMA_H_
-#define LM_ENGINE_REMOTE_EXTRACTION_SCHEMA_H_
+#ifndef LM_ENGINE_RUNTIME_EXTRACTION_SCHEMA_H_
+#define LM_ENGINE_RUNTIME_EXTRACTION_SCHEMA_H_
 
 #include "absl/status/statusor.h"
 #include "engine/base/json.h"
@@ -18,4 +18,4 @@ absl::StatusOr<Json> ExtractionSchema(const AnswerConstraint& constraint);
 
 }  // namespace lm
 
-#endif  // LM_ENGINE_REMOTE_EXTRACTION_SCHEMA_H_
+#endif  // LM_ENGINE_RUNTIME_EXTRACTION_SCHEMA_H_
