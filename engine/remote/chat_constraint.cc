@@ -233,8 +233,8 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
   if (!good && meant.has_value() && IsJson(constraint.kind)) {
     const std::optional<Json> json = Json::Parse(*meant);
     auto fits_as = [&](const Json& value) {
-      meant = CanonicalJson(value);
-      return fits();
+      std::string before = std::exchange(*meant, CanonicalJson(value));
+      return *meant != before && fits();
     };
     good = json.has_value() && (fits_as(InMemberOrder(*json, constraint.text)) ||
                                 (constraint.kind == Kind::kExtraction &&

@@ -23,7 +23,7 @@ namespace lm {
 namespace {
 
 constexpr absl::string_view kNumberBytes = "-.0123456789e";
-constexpr size_t kMostStates = 1 << 16;  // within the numbers of one place
+constexpr int64_t kNumbersWork = 200'000'000;  // of StateMachine::Resume, for one text
 
 // Numbers with more digits than ours have an exponent only where everybody writes one.
 std::string CanonicalScalar(const Json& json) {
@@ -57,24 +57,42 @@ void AppendCanonical(const Json& json, std::string* text) {
   text->push_back(json.is_array() ? ']' : '}');
 }
 
+// Numbers near one that the grammar has no text for, for which it has, most likely: with as many
+// digits as it writes, or without an exponent.
+std::vector<std::string> Near(absl::string_view number) {
+  const std::optional<Decimal> exact = ParseDecimal(number);
+  const std::optional<Json> json = Json::Parse(number);
+  if (!exact.has_value() || !json.has_value()) return {};
+  const std::string sign = exact->negative ? "-" : "";
+  if (exact->fraction.empty()) return {sign + exact->whole.substr(0, kMaxWholeDigits)};
+  const std::string six_digits = absl::StrCat(json->number());
+  return {CanonicalJson(Json::Parse(six_digits).value_or(*json)),
+          absl::StrCat(sign, "0.", std::string(kMaxFractionDigits - 1, '0'), "1")};
+}
+
 // Follows a JSON text through a grammar. In a place where the grammar does not have the number that
-// is there, any that it has there will do: the text goes on behind all of them at once.
+// is there, one near it will do, or any that it has there: the text goes on behind all of them at
+// once. What takes too long to follow does not match.
 class AnyNumbers {
  public:
-  explicit AnyNumbers(const Grammar& grammar) : machine_(&grammar.automaton()) {}
+  explicit AnyNumbers(const Grammar& grammar) : machine_(&grammar.automaton()) {
+    machine_.Resume(kNumbersWork);
+  }
 
   bool Match(absl::string_view text) {
     States states;
     if (machine_.start() != StateMachine::kNoState) states = {machine_.start()};
-    while (!text.empty() && !states.empty()) {
+    while (!text.empty() && !states.empty() && !machine_.stopped()) {
       const size_t size = PieceOf(text);
       const absl::string_view piece = text.substr(0, size);
       text.remove_prefix(size);
       States after = Behind(states, piece);
-      if (CountNumberBytes(piece) > 0 && !GoesOn(after, text)) after = BehindNumbers(states);
+      if (CountNumberBytes(piece) > 0 && !GoesOn(after, text)) {
+        after = BehindAnother(states, piece, text);
+      }
       states = std::move(after);
     }
-    return CanEnd(states);
+    return !machine_.stopped() && CanEnd(states);
   }
 
  private:
@@ -117,6 +135,15 @@ class AnyNumbers {
                        [this](StateId state) { return machine_.CanEnd(state); });
   }
 
+  // Behind a number in the place of `number`, before `text`.
+  States BehindAnother(const States& states, absl::string_view number, absl::string_view text) {
+    for (const std::string& near : Near(number)) {
+      States after = Behind(states, near);
+      if (GoesOn(after, text)) return after;
+    }
+    return BehindNumbers(states);
+  }
+
   States BehindNumbers(const States& states) {
     HashSet<StateId> all;
     for (StateId state : states) {
@@ -131,7 +158,7 @@ class AnyNumbers {
   States Reached(StateId start) {
     HashSet<StateId> seen;
     States reached = {start};
-    for (size_t i = 0; i < reached.size() && reached.size() < kMostStates; ++i) {
+    for (size_t i = 0; i < reached.size() && !machine_.stopped(); ++i) {
       for (const char byte : kNumberBytes) {
         const StateId next = machine_.Next(reached[i], static_cast<uint8_t>(byte));
         if (next != StateMachine::kNoState && seen.insert(next).second) reached.push_back(next);

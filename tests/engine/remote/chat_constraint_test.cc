@@ -222,6 +222,9 @@ TEST(ChatConstraintTest, NumbersOfServersMayBeAnyThatAreValid) {
       {kInt64, "1234567890123456789012345", ""},
       {R"({"type":"number","format":"int32"})", "-2147483648.5", ""},
       {R"({"type":"number","format":"double"})", "0.12345678901234568", "0.12345678901234568"},
+      {R"({"type":"number","multipleOf":0.5})", "1e25", "1e25"},
+      {R"({"type":"number","multipleOf":0.7})", "7e25", "7e25"},
+      {R"({"type":"number","multipleOf":0.7})", "1e25", ""},
       // A number finds the branch that its neighbours are of.
       {R"({"anyOf":[{"properties":{"n":{"minimum":0},"of":{"const":"a"}}},
                     {"properties":{"n":{"maximum":0},"of":{"const":"b"}}}]})",
@@ -238,6 +241,13 @@ TEST(ChatConstraintTest, NumbersOfServersMayBeAnyThatAreValid) {
     EXPECT_EQ(fits ? text : "", meant) << schema << " " << sent;
     EXPECT_EQ(fits && IsAnswer(constraint, *grammar, text), fits) << text;
   }
+  // What takes too long to follow does not fit.
+  const AnswerConstraint long_array{
+      Kind::kSchema, R"({"type":"array","items":{"multipleOf":0.997},"maxItems":4000})"};
+  std::string many = "[0";
+  for (int i = 1; i < 4000; ++i) many += ",9.97e40";
+  many += "]";
+  EXPECT_FALSE(IsAnswer(long_array, *CompileNotation(long_array).value(), many));
   const AnswerConstraint extraction{Kind::kExtraction, kPlace};
   const auto grammar = CompileNotation(extraction).value();
   std::string text = R"({"lat":48.856614123456789,"name":null})";
