@@ -11,18 +11,24 @@ absl::Status FairMutex::Lock() {
     held_ = true;
     return absl::OkStatus();
   }
-  const auto place = waiting_.insert(waiting_.end(), 0);
+  const auto place = waiting_.emplace(waiting_.end());
   const auto my_turn = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return !held_ && waiting_.begin() == place;
   };
   absl::Status wanted;
-  while (wanted.ok() && !mutex_.AwaitWithTimeout(absl::Condition(&my_turn),
-                                                 absl::FromChrono(kCheckpointInterval))) {
+  while (wanted.ok() && !place->AwaitFor(mutex_, absl::Condition(&my_turn),
+                                         absl::FromChrono(kCheckpointInterval))) {
     wanted = Checkpoint();
   }
   held_ = held_ || wanted.ok();
   waiting_.erase(place);
+  if (!wanted.ok()) CallNext();
   return wanted;
+}
+
+// Where it is anybody's turn, tells the one whose it is.
+void FairMutex::CallNext() {
+  if (!held_ && !waiting_.empty()) waiting_.front().SignalAll();
 }
 
 bool FairMutex::TryLock() {
@@ -36,6 +42,7 @@ bool FairMutex::TryLock() {
 void FairMutex::Unlock() {
   absl::MutexLock lock(&mutex_);
   held_ = false;
+  CallNext();
 }
 
 }  // namespace lm

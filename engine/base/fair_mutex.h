@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/cond_var.h"
 
 namespace lm {
 
@@ -26,9 +27,11 @@ class ABSL_LOCKABLE FairMutex {
   void Unlock() ABSL_UNLOCK_FUNCTION();
 
  private:
+  void CallNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   absl::Mutex mutex_;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
-  std::list<int> waiting_ ABSL_GUARDED_BY(mutex_);  // a place for each thread
+  std::list<CondVar> waiting_ ABSL_GUARDED_BY(mutex_);  // a place for each thread
 };
 
 class ABSL_SCOPED_LOCKABLE FairMutexLock {

@@ -108,7 +108,7 @@ void PrefixStore::Look() {
     absl::MutexLock lock(&mutex_);
     auto found_out = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !looking_; };
     while (looking_ && looked_ == MonotonicTime::InfinitePast()) {  // nothing is known without it
-      mutex_.AwaitWithTimeout(absl::Condition(&found_out), absl::Milliseconds(10));
+      done_.AwaitFor(mutex_, absl::Condition(&found_out), absl::Milliseconds(10));
       if (!Checkpoint().ok()) return;
     }
     if (looking_ || MonotonicTime::Now() < looked_ + absl::Milliseconds(200)) return;
@@ -120,6 +120,7 @@ void PrefixStore::Look() {
   absl::Cleanup looked = [this, &found_all] {
     absl::MutexLock lock(&mutex_);
     looking_ = false;
+    done_.SignalAll();
     if (found_all) looked_ = MonotonicTime::Now();
   };
   // Without the lock: others need not wait for the disk.
@@ -406,13 +407,14 @@ void PrefixStore::Run() {
     }
     queued_bytes_ -= static_cast<int64_t>(job->data.size());
     jobs_.pop_front();
+    done_.SignalAll();
   }
 }
 
 bool PrefixStore::Flush(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
-  return AwaitUntil(mutex_, absl::Condition(&written), MonotonicTime::Now() + timeout);
+  return done_.AwaitFor(mutex_, absl::Condition(&written), timeout);
 }
 
 // Where the folder holds more than it may, removes what was used longest ago. All files are looked

@@ -37,6 +37,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/base/cond_var.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_file.h"
@@ -194,6 +195,7 @@ class PrefixStore {
   absl::Mutex mutex_;
   HashMap<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // by path
   HashSet<std::string> refused_ ABSL_GUARDED_BY(mutex_);                          // paths
+  CondVar done_;                                  // with a look, or a job
   bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Look
   MonotonicTime looked_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
   std::string trouble_ ABSL_GUARDED_BY(mutex_);

@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/cond_var.h"
 #include "engine/cache/prefix_tree.h"
 
 namespace lm {
@@ -25,9 +27,11 @@ class CacheInspection {
   explicit CacheInspection(std::string salt) : salt_(std::move(salt)) {}
 
   // True when runs() can be read.
-  bool WaitFor(absl::Duration timeout) const {
-    return done_.WaitForNotificationWithTimeout(timeout);
+  bool WaitFor(absl::Duration timeout) {
+    absl::MutexLock lock(&mutex_);
+    return changed_.AwaitFor(mutex_, absl::Condition(&done_), timeout);
   }
+  // REQUIRES, from here on: WaitFor has returned true.
   // OK, or why there are no runs.
   const absl::Status& status() const { return runs_.status(); }
   const std::vector<PrefixTree::Run>& runs() const { return *runs_; }
@@ -35,14 +39,20 @@ class CacheInspection {
   // For the engine: once.
   const std::string& salt() const { return salt_; }
   void Finish(absl::StatusOr<std::vector<PrefixTree::Run>> runs) {
-    runs_ = std::move(runs);
-    done_.Notify();
+    {
+      absl::MutexLock lock(&mutex_);
+      runs_ = std::move(runs);
+      done_ = true;
+    }
+    changed_.SignalAll();
   }
 
  private:
   const std::string salt_;
   absl::StatusOr<std::vector<PrefixTree::Run>> runs_;  // constant once done_
-  absl::Notification done_;
+  absl::Mutex mutex_;
+  CondVar changed_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lm

@@ -58,8 +58,11 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       counts_(model_->language_model().cache(), DraftNameOf(*model_)),
       stored_(model_.get(), cancellation_.get(),
               [this] {
-                absl::MutexLock lock(&mutex_);
-                loaded_ = true;
+                {
+                  absl::MutexLock lock(&mutex_);
+                  loaded_ = true;
+                }
+                news_.SignalAll();
               }),
       speculator_(MakeSpeculator()),
       scheduler_(MakeScheduler()),
@@ -111,6 +114,7 @@ void Engine::AskToStop() {
       accepting_ = stopped_;
     }
   }
+  news_.SignalAll();
   cancellation_->Stop();
 }
 
@@ -127,15 +131,18 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   request->set_raises(raises_);
   request->set_listener(std::move(listener));
   if (answers) stored_.Look();
-  absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(accepting_);
-  const int64_t queued = num_queued();
-  if (queued >= options_.max_queued) {
-    return absl::ResourceExhaustedError(absl::StrCat("the engine's queue is full: ", queued,
-                                                     " requests wait, at most ",
-                                                     options_.max_queued, " may"));
+  {
+    absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(accepting_);
+    const int64_t queued = num_queued();
+    if (queued >= options_.max_queued) {
+      return absl::ResourceExhaustedError(absl::StrCat("the engine's queue is full: ", queued,
+                                                       " requests wait, at most ",
+                                                       options_.max_queued, " may"));
+    }
+    incoming_.push_back(request);
   }
-  incoming_.push_back(request);
+  news_.SignalAll();
   return request;
 }
 
@@ -229,6 +236,7 @@ std::shared_ptr<CacheInspection> Engine::InspectCache(std::string salt) {
     absl::MutexLock lock(&mutex_);
     if (accepting_.ok()) {
       inspections_.push_back(inspection);
+      news_.SignalAll();
       return inspection;
     }
   }
@@ -238,8 +246,12 @@ std::shared_ptr<CacheInspection> Engine::InspectCache(std::string salt) {
 
 void Engine::Forget(std::string salt) {
   if (fork_guard_.forked()) return;
-  absl::MutexLock lock(&mutex_);
-  if (accepting_.ok()) forgotten_.push_back(std::move(salt));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!accepting_.ok()) return;
+    forgotten_.push_back(std::move(salt));
+  }
+  news_.SignalAll();
 }
 
 }  // namespace lm

@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/cond_var.h"
 #include "engine/base/monotonic_time.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
@@ -198,6 +199,7 @@ class Engine {
   absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;  // a stored prefix has been read
+  CondVar news_;                                 // of these
   // What the thread tells.
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as last reported
   EngineCounts counts_ ABSL_GUARDED_BY(mutex_);

@@ -168,7 +168,7 @@ void Engine::Recover() noexcept {
     auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return stopping_ || !incoming_.empty() || !inspections_.empty();
     };
-    mutex_.AwaitWithTimeout(absl::Condition(&wanted), absl::Milliseconds(10));
+    news_.AwaitFor(mutex_, absl::Condition(&wanted), absl::Milliseconds(10));
     if (stopping_) return;
   }
 }

@@ -54,9 +54,9 @@ bool Engine::WaitForWork() {
   if (scheduler_ != nullptr && scheduler_->idle()) {
     const MonotonicTime layout =
         weight_layout_.left() ? weight_layout_.again() : MonotonicTime::InfiniteFuture();
-    AwaitUntil(mutex_, has_news, std::min(layout, keep_again_));
+    news_.AwaitUntil(mutex_, has_news, std::min(layout, keep_again_));
   } else if (only_loads_) {  // meanwhile a waiting request may be abandoned, which is no news
-    mutex_.AwaitWithTimeout(has_news, absl::Milliseconds(20));
+    news_.AwaitFor(mutex_, has_news, absl::Milliseconds(20));
   }
   return !stopping_;
 }

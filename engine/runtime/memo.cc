@@ -66,6 +66,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     {
       absl::MutexLock lock(&memo_->mutex_);
       submitted_ = true;
+      memo_->decided_.SignalAll();
       if (finished_) return;
       wanted = !waiting_.empty();
       for (const std::shared_ptr<Request>& request : waiting_) {
@@ -143,6 +144,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     {
       absl::MutexLock lock(&memo_->mutex_);
       finished_ = true;
+      memo_->decided_.SignalAll();
       waiting.swap(waiting_);
       finished.swap(work_);
       Land();
@@ -242,7 +244,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
       } else if (other = FlightOf(flight_key, generator); other != nullptr) {
         if (!other->MayBeJoined()) {
           const absl::Condition decided(other.get(), &Flight::IsDecided);
-          mutex_.AwaitWithTimeout(decided, absl::FromChrono(kCheckpointInterval));
+          decided_.AwaitFor(mutex_, decided, absl::FromChrono(kCheckpointInterval));
         }
         if (other->MayBeJoined() && FlightOf(flight_key, generator) == other) {
           ++stats_[model].Of(salt).shared;

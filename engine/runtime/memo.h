@@ -35,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/cond_var.h"
 #include "engine/base/hash_map.h"
 #include "engine/runtime/generator.h"
 #include "engine/runtime/memo_key.h"
@@ -189,6 +190,7 @@ class Memo {
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Those that others may join; of two generators for one key the first has it.
   HashMap<FlightKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  CondVar decided_;  // one of them is
   HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by model
 };
 

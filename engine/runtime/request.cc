@@ -48,9 +48,7 @@ bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
       next = std::min(until, MonotonicTime::Now() + kTick);
     }
     absl::MutexLock lock(&mutex_);
-    // Without a timeout the caller only looks, and must not sleep: even a wait that is over at once
-    // gives the processor away.
-    is_ready = timeout > absl::ZeroDuration() ? AwaitUntil(mutex_, ready, next) : ready.Eval();
+    is_ready = news_.AwaitUntil(mutex_, ready, next);
     over = next == until;
   }
   if (is_ready && listener_ != nullptr) listener_->OnCollected(*this);
@@ -64,8 +62,11 @@ std::optional<StreamedToken> Request::TakeToken() {
 }
 
 void Request::PublishToken(StreamedToken token) {
-  absl::MutexLock lock(&mutex_);
-  streamed_.push_back(std::move(token));
+  {
+    absl::MutexLock lock(&mutex_);
+    streamed_.push_back(std::move(token));
+  }
+  news_.SignalAll();
 }
 
 const Generation& Request::result() const {
@@ -105,6 +106,7 @@ void Request::Finish(Generation result) {
     result_ = std::move(result);
     done_ = true;
   }
+  news_.SignalAll();
   if (listener_ != nullptr) listener_->OnFinished(*this);
 }
 

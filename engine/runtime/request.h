@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/cond_var.h"
 #include "engine/base/monotonic_time.h"
 #include "engine/cache/prefix_store.h"
 #include "engine/model/adapter_set.h"
@@ -258,6 +259,7 @@ class Request {
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<StreamedToken> streamed_ ABSL_GUARDED_BY(mutex_);
   size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // of streamed_
+  CondVar news_;                              // of done_ and streamed_
   Generation result_;                         // written before done_, constant after
 };
 

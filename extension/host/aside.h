@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/cond_var.h"
 #include "engine/base/own_thread.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
@@ -40,13 +41,17 @@ std::invoke_result_t<Body&, std::atomic<bool>&> RunAside(sqlite3* db, Body body)
         return made.status();
       });
       if (!status.ok()) made = status;
-      absl::MutexLock lock(&mutex);
-      result = std::move(made);
-      done = true;
+      {
+        absl::MutexLock lock(&mutex);
+        result = std::move(made);
+        done = true;
+      }
+      changed.SignalAll();
     }
     Body body;
     std::atomic<bool> cancel{false};
     absl::Mutex mutex;
+    CondVar changed;
     bool done ABSL_GUARDED_BY(mutex) = false;
     Result result ABSL_GUARDED_BY(mutex) = absl::UnknownError("");
   };
@@ -61,7 +66,7 @@ std::invoke_result_t<Body&, std::atomic<bool>&> RunAside(sqlite3* db, Body body)
   }
   InterruptPoll poll(db);
   absl::MutexLock lock(&work->mutex);
-  while (!work->mutex.AwaitWithTimeout(absl::Condition(&work->done), kInterruptInterval)) {
+  while (!work->changed.AwaitFor(work->mutex, absl::Condition(&work->done), kInterruptInterval)) {
     // On a job's own connection the statement to interrupt is that of the caller who waits
     // (checkpoint.h).
     if (!poll.Interrupted() && !Interrupted()) continue;

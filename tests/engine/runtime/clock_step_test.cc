@@ -1,35 +1,20 @@
 // Somebody sets the machine's clock while a model works: no deadline is nearer or farther for it.
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "tests/engine/runtime/scripted_model.h"
-
-namespace {
-
-std::atomic<time_t> shift{0};  // seconds by which the clock has been set
-
-}  // namespace
-
-extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
-  const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
-  if (clock == CLOCK_REALTIME) time->tv_sec += shift;
-  return result;
-}
+#include "tests/settable_clock.h"
 
 namespace lm {
 namespace {
 
-constexpr time_t kHour = 3600;
+constexpr long kHour = 3600;
 
 class ClockStepTest : public testing::Test {
  protected:
-  ~ClockStepTest() override { shift = 0; }
+  ~ClockStepTest() override { SetClock(0); }
 
   // The answer of a model that works as long as `meanwhile` takes, or until it is given up.
   template <typename Meanwhile>
@@ -55,13 +40,13 @@ class ClockStepTest : public testing::Test {
 
 TEST_F(ClockStepTest, TheClockIsSet) {
   const absl::Time before = absl::Now();
-  shift = kHour;
+  SetClock(kHour);
   EXPECT_GE(absl::Now() - before, absl::Hours(1));
 }
 
 TEST_F(ClockStepTest, NobodyIsOutOfTimeWhereItGoesForward) {
   const Generation answer = AnswerWhile(/*timeout_ms=*/60000, [] {
-    shift = kHour;
+    SetClock(kHour);
     absl::SleepFor(absl::Milliseconds(30));
   });
   EXPECT_TRUE(answer.status.ok()) << answer.status;
@@ -70,11 +55,27 @@ TEST_F(ClockStepTest, NobodyIsOutOfTimeWhereItGoesForward) {
 
 TEST_F(ClockStepTest, NobodyHasMoreTimeWhereItGoesBack) {
   const Generation answer = AnswerWhile(/*timeout_ms=*/100, [] {
-    shift = -kHour;
+    SetClock(-kHour);
     absl::SleepFor(absl::Milliseconds(300));
   });
   EXPECT_EQ(answer.status.message(), "the generation took longer than timeout_ms = 100");
   EXPECT_GE(answer.total, absl::ZeroDuration());
+}
+
+// Else he would not hear of an interrupt meanwhile.
+TEST_F(ClockStepTest, NobodyWaitsLongerThanHeWants) {
+  const std::shared_ptr<Engine> engine = StartScripted(script_);
+  script_->Pause();
+  const std::shared_ptr<Request> request = engine->Submit({.prompt = {1}}).value();
+  script_->AwaitForward(1);
+  SetClock(kHour);
+  std::thread other([&] {
+    absl::SleepFor(absl::Seconds(2));
+    script_->Resume();
+  });
+  EXPECT_FALSE(request->WaitFor(absl::Milliseconds(20)));
+  EXPECT_TRUE(request->WaitFor(absl::InfiniteDuration()));
+  other.join();
 }
 
 }  // namespace
