@@ -12,11 +12,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/digest.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/this_process.h"
 #include "engine/remote/chat_request.h"
@@ -84,7 +84,7 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
 // Servers that were looked for in vain.
 struct Absence {
   std::shared_ptr<Generator> stand_in;
-  absl::Time until;
+  MonotonicTime until;
   size_t rows_left = 0;
 };
 
@@ -96,7 +96,7 @@ struct Registry {
 
   // Null where there is none, be it that it is time to look again.
   std::shared_ptr<Generator> StandIn(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicTime::Now();
     std::erase_if(absent, [now](const auto& entry) {
       return now >= entry.second.until || entry.second.rows_left == 0;
     });
@@ -332,7 +332,7 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
   absl::MutexLock lock(&registry.mutex);
   if (!opened->absence().ok()) {
     if (patience == Patience::kOfARow) {
-      registry.absent[key] = {opened, absl::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
+      registry.absent[key] = {opened, MonotonicTime::Now() + kAbsenceLasts, kRowsOfAbsence - 1};
     }
     return std::shared_ptr<Generator>(std::move(opened));
   }

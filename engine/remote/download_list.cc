@@ -47,7 +47,7 @@ void Download::End(const absl::Status& status) noexcept {
   absl::MutexLock lock(&mutex_);
   state_ = status.ok() ? "done" : "failed";
   status_ = status;  // without an allocation
-  ended_ = absl::Now();
+  ended_ = MonotonicTime::Now();
 }
 
 DownloadInfo Download::Info() const {
@@ -60,7 +60,7 @@ DownloadInfo Download::Info() const {
           .state = state_,
           .error = std::string(status_.message()),
           .began = began_,
-          .elapsed = std::min(ended_, absl::Now()) - began_};
+          .elapsed = std::min(ended_, MonotonicTime::Now()) - begun_};
 }
 
 std::vector<DownloadInfo> Downloads() {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 
 namespace lm {
 
@@ -45,12 +46,13 @@ class Download {
   Download(std::string source, std::string path);
 
   const std::string source_, path_;
-  const absl::Time began_;
+  const absl::Time began_;  // to be shown
+  const MonotonicTime begun_ = MonotonicTime::Now();
   std::atomic<int64_t> bytes_{0}, total_{0}, resumed_{0};
   mutable absl::Mutex mutex_;
   const char* state_ ABSL_GUARDED_BY(mutex_) = "waiting";
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // it ended with
-  absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  MonotonicTime ended_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfiniteFuture();
 };
 
 // The oldest first; none in a forked child.

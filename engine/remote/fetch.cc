@@ -9,7 +9,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/cond_var.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/runtime/trouble.h"
 
@@ -53,7 +55,7 @@ class Waiting : public HttpHandler {
   }
   void OnDone(const HttpOutcome& outcome) override {
     absl::MutexLock lock(&mutex_);
-    done_ = true;
+    Conclude();
     try {
       fetched_.outcome = outcome;
       if (status_.ok() && !outcome.status.ok()) {
@@ -69,14 +71,14 @@ class Waiting : public HttpHandler {
   // Where it could not even begin.
   void OnOutOfMemory() {
     absl::MutexLock lock(&mutex_);
-    done_ = true;
+    Conclude();
     status_ = OutOfMemory();
   }
 
   // From here on the sink is left alone.
   absl::StatusOr<Fetched> Wait(const std::atomic<bool>& cancel) {
     absl::MutexLock lock(&mutex_);
-    while (!mutex_.AwaitWithTimeout(absl::Condition(&done_), kLook)) {
+    while (!concluded_.AwaitFor(mutex_, absl::Condition(&done_), kLook)) {
       const bool cancelled = cancel || Interrupted();
       if (!cancelled && !ExitGuard::exit_begun()) continue;
       sink_ = nullptr;
@@ -89,11 +91,17 @@ class Waiting : public HttpHandler {
   uint64_t transfer = 0;  // of the network's thread
 
  private:
+  void Conclude() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    done_ = true;
+    concluded_.SignalAll();
+  }
+
   const std::string url_;
   absl::Mutex mutex_;
   const FetchSink* sink_ ABSL_GUARDED_BY(mutex_);
   Fetched fetched_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  CondVar concluded_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -117,8 +125,8 @@ absl::StatusOr<Fetched> Fetch(Network* network, const HttpRequest& request,
 }
 
 void SleepUnless(absl::Duration length, const std::atomic<bool>& cancel) {
-  const absl::Time until = absl::Now() + length;
-  while (!cancel && absl::Now() < until) absl::SleepFor(absl::Milliseconds(5));
+  const MonotonicTime until = MonotonicTime::Now() + length;
+  while (!cancel && MonotonicTime::Now() < until) absl::SleepFor(absl::Milliseconds(5));
 }
 
 absl::Status RejectionStatus(absl::string_view url, int code, absl::string_view words,

@@ -15,8 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/json.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_api.h"
@@ -75,7 +76,7 @@ class Shown {
     if (shown_) std::fputs("\n", stderr);
   }
   void Show() {
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicTime::Now();
     if (!terminal_ || now < next_) return;
     next_ = now + kShowEvery;
     const int64_t bytes = download_.bytes();
@@ -93,9 +94,9 @@ class Shown {
   const std::string name_;
   const int64_t total_;
   const int64_t first_ = download_.bytes();
-  const absl::Time began_ = absl::Now();
+  const MonotonicTime began_ = MonotonicTime::Now();
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  absl::Time next_ = absl::InfinitePast();
+  MonotonicTime next_ = MonotonicTime::InfinitePast();
   bool shown_ = false;
 };
 
@@ -294,8 +295,7 @@ absl::Status Hub::Bring(const HubReference& reference, const File& file, PartFil
     failures = moved ? 1 : failures + 1;
     if (moved) pause = kFirstPause;
     if (failures > kMostFailures) return status;
-    const absl::Time until = absl::Now() + pause;
-    while (absl::Now() < until && !cancel_) absl::SleepFor(absl::Milliseconds(5));
+    SleepUnless(pause, cancel_);
     if (cancel_) return absl::CancelledError("the download was cancelled");
     pause = std::min(2 * pause, kLongestPause);
   }

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/fetch.h"
 #include "engine/remote/remote_server.h"
@@ -85,7 +85,7 @@ class Looks {
   // How long to wait; nullopt where that was the last look. Those that are due while another one
   // lasts are left out: a host that drops what it is sent is not waited for five times.
   std::optional<absl::Duration> PauseAfter(const std::optional<absl::Duration>& asked_to_wait) {
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicTime::Now();
     if (asked_to_wait.has_value()) {
       if (num_waits_++ == kMostWaits) return std::nullopt;
       const absl::Duration wait = std::max(*asked_to_wait, wait_);
@@ -104,7 +104,7 @@ class Looks {
  private:
   int64_t retries_;  // that are left
   int num_waits_ = 0;
-  absl::Time due_ = absl::Now();
+  MonotonicTime due_ = MonotonicTime::Now();
   absl::Duration pause_ = kFirstLookPause, wait_ = kShortestWait;
 };
 

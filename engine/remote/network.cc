@@ -18,8 +18,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/own_thread.h"
 #include "engine/base/status_macros.h"
@@ -210,7 +211,7 @@ void Network::Loop() noexcept {
     TakeOutcomes();
     absl::Duration wait = kLongestPoll;
     if (!timers_.empty()) {
-      wait = std::clamp(timers_.begin()->first - absl::Now(), absl::ZeroDuration(), wait);
+      wait = std::clamp(timers_.begin()->first - MonotonicTime::Now(), absl::ZeroDuration(), wait);
     }
     curl_.multi_poll(
         multi_, nullptr, 0,
@@ -243,14 +244,14 @@ void Network::RunTasks() {
   };
   for (const std::function<void()>& task : due) run(task);
   // Taken without memory: where there is none one would be due for ever.
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   while (!timers_.empty() && timers_.begin()->first <= now) {
     const auto timer = timers_.extract(timers_.begin());
     run(timer.mapped());
   }
 }
 
-void Network::RunAt(absl::Time when, std::function<void()> task) {
+void Network::RunAt(MonotonicTime when, std::function<void()> task) {
   timers_.emplace(when, std::move(task));
 }
 

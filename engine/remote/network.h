@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/remote/curl_library.h"
 
 namespace lm {
@@ -85,7 +86,7 @@ class Network {
   // The rest is for the thread itself.
 
   // Runs the task then, or a few milliseconds later.
-  void RunAt(absl::Time when, std::function<void()> task);
+  void RunAt(MonotonicTime when, std::function<void()> task);
   // Begins a transfer; the number is for Abort. The handler is never called within, and not at all
   // where this throws.
   uint64_t Start(const HttpRequest& request, std::shared_ptr<HttpHandler> handler);
@@ -113,7 +114,7 @@ class Network {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Of the thread.
-  std::multimap<absl::Time, std::function<void()>> timers_;
+  std::multimap<MonotonicTime, std::function<void()>> timers_;
   std::map<uint64_t, std::unique_ptr<Transfer>> transfers_;
   uint64_t last_transfer_ = 0;
 };

@@ -43,7 +43,7 @@ struct RemoteJob {
   bool is_canary = false;
   int64_t spent_in = 0, spent_out = 0;         // tokens of answers that were no use
   absl::Duration took = absl::ZeroDuration();  // on transfers that are over
-  absl::Time not_before = absl::InfinitePast();
+  MonotonicTime not_before = MonotonicTime::InfinitePast();
 
   // With the tokens of answers that were no use.
   Generation WithSpent(Generation generation) const {

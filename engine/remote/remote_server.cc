@@ -6,7 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/json.h"
 #include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
@@ -162,7 +162,7 @@ void RemoteServer::Enqueue(RemoteJob job) {
   Pump();
 }
 
-void RemoteServer::SendAgain(RemoteJob job, absl::Time when) {
+void RemoteServer::SendAgain(RemoteJob job, MonotonicTime when) {
   job.not_before = when;
   const std::shared_ptr<Request> request = job.request;
   const bool is_canary = job.is_canary;
@@ -175,18 +175,18 @@ void RemoteServer::SendAgain(RemoteJob job, absl::Time when) {
   ++num_queued_;
 }
 
-void RemoteServer::WakeAt(absl::Time when) {
-  if (when >= wake_ || when == absl::InfiniteFuture()) return;
+void RemoteServer::WakeAt(MonotonicTime when) {
+  if (when >= wake_ || when == MonotonicTime::InfiniteFuture()) return;
   network_->RunAt(when, [self = shared_from_this(), when] {
-    if (self->wake_ == when) self->wake_ = absl::InfiniteFuture();
+    if (self->wake_ == when) self->wake_ = MonotonicTime::InfiniteFuture();
     self->Pump();
   });
   wake_ = when;
 }
 
 void RemoteServer::Pump() noexcept {
-  const absl::Time now = absl::Now();
-  absl::Time next = absl::InfiniteFuture();
+  const MonotonicTime now = MonotonicTime::Now();
+  MonotonicTime next = MonotonicTime::InfiniteFuture();
   try {
     for (std::list<RemoteJob>& queue : queues_) PumpQueue(&queue, now, &next);
     WakeAt(next);
@@ -196,7 +196,7 @@ void RemoteServer::Pump() noexcept {
 }
 
 // Of thousands that wait few are looked at: as many as there is room for, and those that pause.
-void RemoteServer::PumpQueue(std::list<RemoteJob>* queue, absl::Time now, absl::Time* next) {
+void RemoteServer::PumpQueue(std::list<RemoteJob>* queue, MonotonicTime now, MonotonicTime* next) {
   for (auto job = queue->begin(); job != queue->end() && pool_.HasRoom(now, next);) {
     const auto at = job++;
     if (at->not_before > now) {
@@ -208,7 +208,7 @@ void RemoteServer::PumpQueue(std::list<RemoteJob>* queue, absl::Time now, absl::
   }
 }
 
-bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
+bool RemoteServer::Begin(RemoteJob* job, MonotonicTime now, MonotonicTime* next) {
   if (job->request->abandoned() || job->TimeLeft() <= absl::ZeroDuration()) {
     absl::Status why = job->request->AbandonedStatus();
     --num_queued_;
@@ -262,7 +262,7 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   }
   calls_.push_back(call);
   absl::Cleanup not_kept = [&] { calls_.pop_back(); };
-  pool_.Sent(place, prefix, call->job.tokens, absl::Now());
+  pool_.Sent(place, prefix, call->job.tokens, MonotonicTime::Now());
   absl::Cleanup not_sent = [&] { pool_.Over(place, prefix, call->job.tokens); };
   HttpRequest request =
       RemoteRequest(absl::StrCat(pool_.url(place), path), std::move(headers), options_);
@@ -319,12 +319,12 @@ void RemoteServer::EndTransfer(RemoteCall* call, const HttpOutcome& outcome) {
 void RemoteServer::OnFirstToken(RemoteCall* call) {
   if (call->job.prefix == 0) return;
   pool_.Begun(call->endpoint, call->job.prefix);
-  WakeAt(absl::Now());  // nothing can be begun within a transfer
+  WakeAt(MonotonicTime::Now());  // nothing can be begun within a transfer
 }
 
 // A connection that ends properly serves again; one that is kept open is not waited for.
 void RemoteServer::OnLastEvent(RemoteCall* call) {
-  network_->RunAt(absl::Now() + kLastEventToEnd, [self = shared_from_this(), call] {
+  network_->RunAt(MonotonicTime::Now() + kLastEventToEnd, [self = shared_from_this(), call] {
     const auto is_this = [call](const auto& one) { return one.get() == call; };
     const auto found = std::find_if(self->calls_.begin(), self->calls_.end(), is_this);
     if (found == self->calls_.end() || !(*found)->has_ended()) return;
@@ -398,7 +398,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
     return;
   }
   if (outcome.code == 429) pool_.Heard(call->endpoint);
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   const absl::Duration pause =
       pool_.Refused(call->endpoint, call->job.refusals, outcome.retry_after, now);
   if (++call->job.refusals > kMostRefusals) {
@@ -412,7 +412,7 @@ void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
 }
 
 void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
-  pool_.Failed(call->endpoint, reached, absl::Now());
+  pool_.Failed(call->endpoint, reached, MonotonicTime::Now());
   if (SendElsewhere(call)) return;
   if (call->job.failures++ >= options_.retries) {
     if (TroubleOf(why) == Trouble::kNone) why = WithTrouble(std::move(why), Trouble::kServer);
@@ -421,12 +421,12 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why, bool reached) {
   }
   call->AddSpent();
   const absl::Duration pause = pool_.PauseAfter(call->job.failures);
-  SendAgain(std::move(call->job), absl::Now() + pause);
+  SendAgain(std::move(call->job), MonotonicTime::Now() + pause);
 }
 
 // What a server fails at for the first time is another's, where one works.
 bool RemoteServer::SendElsewhere(RemoteCall* call) {
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   ServerPool::Shunned& shunned = call->job.shunned;
   const bool is_first = shunned.places.insert(call->endpoint).second;
   if (!is_first || !pool_.HasOther(shunned.places, now)) return false;
@@ -438,7 +438,7 @@ bool RemoteServer::SendElsewhere(RemoteCall* call) {
 
 void RemoteServer::Doubted(RemoteCall* call, bool is_servers) {
   call->job.doubted.insert(call->endpoint);
-  pool_.Doubted(call->endpoint, is_servers, absl::Now());
+  pool_.Doubted(call->endpoint, is_servers, MonotonicTime::Now());
 }
 
 // Whether it is the request's fault, or the server's, another one shows; two, where it is likely to
@@ -488,7 +488,7 @@ void RemoteServer::Answered(RemoteCall* call) {
   const std::set<size_t>& doubted = call->job.doubted;
   // Who refused what another one answers is at fault.
   if (generation->status.ok() && doubted.count(call->endpoint) == 0) {
-    for (size_t place : doubted) pool_.Failed(place, /*reached=*/true, absl::Now());
+    for (size_t place : doubted) pool_.Failed(place, /*reached=*/true, MonotonicTime::Now());
   }
   Conclude(*call, *std::move(generation));
 }
@@ -508,7 +508,7 @@ bool RemoteServer::SendWithout(RemoteCall* call, int code, absl::string_view wor
   RemoteJob job = std::move(call->job);
   job.body = *std::move(body);
   job.left_out = refused;
-  SendAgain(std::move(job), absl::Now());
+  SendAgain(std::move(job), MonotonicTime::Now());
   return true;
 }
 
@@ -535,7 +535,7 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   job.body = *std::move(body);
   job.prompt_tokens += GuessTokens(again.text.size() - asked);
   job.repaired = true;
-  SendAgain(std::move(job), absl::Now());
+  SendAgain(std::move(job), MonotonicTime::Now());
   return true;
 }
 
@@ -554,7 +554,7 @@ bool RemoteServer::SendShorter(RemoteCall* call, absl::string_view words) {
   job.cut = *std::move(cut);
   job.prompt_tokens = std::min(job.prompt_tokens, GuessTokens(job.cut.size()));
   ++job.cuts;
-  SendAgain(std::move(job), absl::Now());
+  SendAgain(std::move(job), MonotonicTime::Now());
   return true;
 }
 

@@ -28,7 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/grammar/grammar.h"
 #include "engine/remote/chat_api.h"
 #include "engine/remote/constraint_proofs.h"
@@ -86,8 +86,8 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   std::list<RemoteJob>& QueueOf(const RemoteJob& job);
   void Enqueue(RemoteJob job);
   void Pump() noexcept;
-  void PumpQueue(std::list<RemoteJob>* queue, absl::Time now, absl::Time* next);
-  bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
+  void PumpQueue(std::list<RemoteJob>* queue, MonotonicTime now, MonotonicTime* next);
+  bool Begin(RemoteJob* job, MonotonicTime now, MonotonicTime* next);
   void Send(RemoteJob job, size_t place);
   bool IsProven(const RemoteJob& job);
   void AskCanary(const RequestSpec& spec);
@@ -100,7 +100,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   // Every request's end: counted for its salt, but a first question.
   void End(Request& request, bool is_canary, Generation generation) noexcept;
   void EndWithoutMemory(Request& request, bool is_canary) noexcept;
-  void WakeAt(absl::Time when);
+  void WakeAt(MonotonicTime when);
   absl::StatusOr<std::string> BodyOf(const RequestSpec& spec) const;
 
   void OnFirstToken(RemoteCall* call) override;
@@ -115,7 +115,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void Refused(RemoteCall* call, const HttpOutcome& outcome);
   void Failed(RemoteCall* call, absl::Status why, bool reached = true);
   void Rejected(RemoteCall* call, int code);
-  void SendAgain(RemoteJob job, absl::Time when);
+  void SendAgain(RemoteJob job, MonotonicTime when);
   bool SendElsewhere(RemoteCall* call);
   bool AskAnother(RemoteCall* call, bool is_servers);
   bool SendWithout(RemoteCall* call, int code, absl::string_view words);
@@ -141,7 +141,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   std::array<std::list<RemoteJob>, 2> queues_;  // the first goes before the second
   std::list<std::shared_ptr<RemoteCall>> calls_;
   ConstraintProofs proofs_;
-  absl::Time wake_ = absl::InfiniteFuture();
+  MonotonicTime wake_ = MonotonicTime::InfiniteFuture();
 
   mutable absl::Mutex mutex_;
   LeftOut left_out_ ABSL_GUARDED_BY(mutex_);  // of every body, since a server has refused it

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/canary.h"
@@ -45,7 +45,7 @@ void RemoteServer::AskCanary(const RequestSpec& spec) {
   QueueOf(*job).push_front(*std::move(job));
   ++num_queued_;
   proofs_.set(kind, Proof::kAsked);
-  WakeAt(absl::Now());
+  WakeAt(MonotonicTime::Now());
 }
 
 absl::StatusOr<RemoteJob> RemoteServer::CanaryJob(RequestSpec spec) const {
@@ -143,7 +143,7 @@ bool RemoteServer::HoldsProof(RemoteCall* call, Generation* generation) {
     Doubted(call, /*is_servers=*/false);
     ServerPool::Shunned& shunned = call->job.shunned;
     shunned.places.insert(call->endpoint);
-    shunned.since = std::min(shunned.since, absl::Now());
+    shunned.since = std::min(shunned.since, MonotonicTime::Now());
   }
   if (SendBack(call, generation->text)) return false;
   generation->status =

@@ -46,8 +46,8 @@ ServerPool::ServerPool(const std::vector<std::string>& urls, const RemoteOptions
   }
 }
 
-std::optional<size_t> ServerPool::Choose(uint64_t prefix, const Shunned& shunned, absl::Time now,
-                                         absl::Time* next) {
+std::optional<size_t> ServerPool::Choose(uint64_t prefix, const Shunned& shunned, MonotonicTime now,
+                                         MonotonicTime* next) {
   const std::optional<size_t> place = Fitting(prefix, shunned, now, next);
   const bool may = place.has_value() && requests_.HasOne(now, next) && tokens_.HasOne(now, next);
   return may ? place : std::nullopt;
@@ -58,7 +58,7 @@ bool ServerPool::Works(const Endpoint& endpoint) {
   return endpoint.failures < (endpoint.answers ? kSeemsDead : 1);
 }
 
-bool ServerPool::HasOther(const std::set<size_t>& places, absl::Time now) const {
+bool ServerPool::HasOther(const std::set<size_t>& places, MonotonicTime now) const {
   for (size_t place = 0; place < size(); ++place) {
     const Endpoint& endpoint = endpoints_[place];
     if (Works(endpoint) && !Rests(endpoint, now) && places.count(place) == 0) return true;
@@ -66,24 +66,24 @@ bool ServerPool::HasOther(const std::set<size_t>& places, absl::Time now) const 
   return false;
 }
 
-bool ServerPool::Rests(const Endpoint& endpoint, absl::Time now) {
+bool ServerPool::Rests(const Endpoint& endpoint, MonotonicTime now) {
   return endpoint.not_before > now + kShortRest;
 }
 
-int ServerPool::HopeOf(size_t place, const Shunned& shunned, absl::Time now) const {
+int ServerPool::HopeOf(size_t place, const Shunned& shunned, MonotonicTime now) const {
   const Endpoint& endpoint = endpoints_[place];
   if (shunned.places.empty() || !Works(endpoint) || Rests(endpoint, now)) return 0;
   const bool avoided = shunned.places.count(place) > 0 && now < shunned.since + kLongestElsewhere;
   return avoided ? 1 : 2;
 }
 
-bool ServerPool::HasRoom(absl::Time now, absl::Time* next) {
+bool ServerPool::HasRoom(MonotonicTime now, MonotonicTime* next) {
   bool takes = false;
   for (const Endpoint& endpoint : endpoints_) takes = Takes(endpoint, now, next) || takes;
   return takes && requests_.HasOne(now, next) && tokens_.HasOne(now, next);
 }
 
-bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next) {
+bool ServerPool::Takes(const Endpoint& endpoint, MonotonicTime now, MonotonicTime* next) {
   if (endpoint.not_before > now) {
     *next = std::min(*next, endpoint.not_before);
     return false;
@@ -93,21 +93,22 @@ bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* nex
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
-std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const Shunned& shunned, absl::Time now,
-                                          absl::Time* next) const {
+std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const Shunned& shunned,
+                                          MonotonicTime now, MonotonicTime* next) const {
   int most_hope = 0;
   for (size_t i = 0; i < size(); ++i) most_hope = std::max(most_hope, HopeOf(i, shunned, now));
   if (now < shunned.since + kLongestElsewhere) {
     *next = std::min(*next, shunned.since + kLongestElsewhere);
   }
-  absl::Time first = absl::InfiniteFuture();  // when it was first sent where it is not yet
+  MonotonicTime first =
+      MonotonicTime::InfiniteFuture();  // when it was first sent where it is not yet
   bool is_warm = false;
   for (const Endpoint& endpoint : endpoints_) {
     const auto own = endpoint.warming.find(prefix);
     if (own != endpoint.warming.end()) first = std::min(first, own->second);
     is_warm = is_warm || endpoint.warm.count(prefix) > 0;
   }
-  const bool is_new = first != absl::InfiniteFuture();
+  const bool is_new = first != MonotonicTime::InfiniteFuture();
   const bool alone = is_new && now < first + kLongestAlone;
   const bool one_each = is_new && now < first + (size() > 1 ? 2 : 1) * kLongestAlone;
   if (one_each) *next = std::min(*next, first + (alone ? 1 : 2) * kLongestAlone);
@@ -130,7 +131,7 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, const Shunned& shunne
   return static_cast<size_t>(best - endpoints_.data());
 }
 
-void ServerPool::Sent(size_t place, uint64_t prefix, int64_t tokens, absl::Time now) {
+void ServerPool::Sent(size_t place, uint64_t prefix, int64_t tokens, MonotonicTime now) {
   Endpoint& endpoint = endpoints_[place];
   const bool cold = prefix != 0 && endpoint.warm.count(prefix) == 0;
   if (endpoint.warm.size() > kMostPrefixes) endpoint.warm.clear();
@@ -162,7 +163,7 @@ void ServerPool::Answered(size_t place) {
   endpoint.refused -= kNewest * endpoint.refused;
 }
 
-void ServerPool::Doubted(size_t place, bool is_servers, absl::Time now) {
+void ServerPool::Doubted(size_t place, bool is_servers, MonotonicTime now) {
   const bool others_answer =
       std::any_of(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& other) {
         return &other != &endpoints_[place] && other.answers && Works(other);
@@ -171,7 +172,7 @@ void ServerPool::Doubted(size_t place, bool is_servers, absl::Time now) {
   if (always || (is_servers && others_answer)) Failed(place, /*reached=*/true, now);
 }
 
-void ServerPool::Failed(size_t place, bool reached, absl::Time now) {
+void ServerPool::Failed(size_t place, bool reached, MonotonicTime now) {
   Endpoint& endpoint = endpoints_[place];
   const bool has_others = endpoints_.size() > 1;
   if (reached && !has_others) return;
@@ -181,7 +182,7 @@ void ServerPool::Failed(size_t place, bool reached, absl::Time now) {
 }
 
 absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wanted,
-                                   absl::Time now) {
+                                   MonotonicTime now) {
   Endpoint& endpoint = endpoints_[place];
   absl::Duration pause = PauseOf(kFirstRefusalPause, refusals, ++dice_);
   if (wanted > absl::ZeroDuration()) pause = wanted;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/remote/remote_options.h"
 #include "engine/remote/token_bucket.h"
 
@@ -35,24 +36,24 @@ class ServerPool {
   // for some seconds at most, and not for one that rests.
   struct Shunned {
     std::set<size_t> places = {};
-    absl::Time since = absl::InfiniteFuture();
+    MonotonicTime since = MonotonicTime::InfiniteFuture();
   };
 
   // Who is to have a request whose system prompt has that number (0: none); nullopt where nobody
   // can now, or no more are to be sent this minute: then *next is not later than when to ask again,
   // as far as that is known.
-  std::optional<size_t> Choose(uint64_t prefix, const Shunned& shunned, absl::Time now,
-                               absl::Time* next);
+  std::optional<size_t> Choose(uint64_t prefix, const Shunned& shunned, MonotonicTime now,
+                               MonotonicTime* next);
 
   // Whether there is one beside those that works, and does not rest.
-  bool HasOther(const std::set<size_t>& places, absl::Time now) const;
+  bool HasOther(const std::set<size_t>& places, MonotonicTime now) const;
 
   // Whether anybody can have any request now; else Choose says so of all, and *next is as it says.
-  bool HasRoom(absl::Time now, absl::Time* next);
+  bool HasRoom(MonotonicTime now, MonotonicTime* next);
 
   // What becomes of what was chosen: it is sent, and may take so many tokens; its answer begins; it
   // is over, and so many of the tokens were not used (negative: more were).
-  void Sent(size_t place, uint64_t prefix, int64_t tokens, absl::Time now);
+  void Sent(size_t place, uint64_t prefix, int64_t tokens, MonotonicTime now);
   void Begun(size_t place, uint64_t prefix);
   void Over(size_t place, uint64_t prefix, int64_t unused);
 
@@ -61,10 +62,10 @@ class ServerPool {
   void Answered(size_t place);
   // It has refused, or not understood, what another one may answer; `is_servers`: it is hardly the
   // request's fault. That counts as a failure where others answer, or once it does so every time.
-  void Doubted(size_t place, bool is_servers, absl::Time now);
+  void Doubted(size_t place, bool is_servers, MonotonicTime now);
   // No answer of use came. Where there are others that counts, and else where it was not reached.
-  void Failed(size_t place, bool reached, absl::Time now);
-  absl::Duration Refused(size_t place, int refusals, absl::Duration wanted, absl::Time now);
+  void Failed(size_t place, bool reached, MonotonicTime now);
+  absl::Duration Refused(size_t place, int refusals, absl::Duration wanted, MonotonicTime now);
   absl::Duration PauseAfter(int failures);
 
  private:
@@ -77,20 +78,20 @@ class ServerPool {
     int doubts = 0;        // likewise: refusals
     bool answers = false;  // has given one
     double refused = 0;    // of the last answers the share that was 429 or 503
-    absl::Time not_before = absl::InfinitePast();
-    absl::Time cut = absl::InfinitePast();        // when the limit was last lowered
+    MonotonicTime not_before = MonotonicTime::InfinitePast();
+    MonotonicTime cut = MonotonicTime::InfinitePast();  // when the limit was last lowered
     std::set<uint64_t> warm = {};                 // prefixes
-    std::map<uint64_t, absl::Time> warming = {};  // and those that are about to be, since when
+    std::map<uint64_t, MonotonicTime> warming = {};  // and those that are about to be, since when
   };
 
-  static bool Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next);
+  static bool Takes(const Endpoint& endpoint, MonotonicTime now, MonotonicTime* next);
   static bool Works(const Endpoint& endpoint);
   // For longer than a moment.
-  static bool Rests(const Endpoint& endpoint, absl::Time now);
+  static bool Rests(const Endpoint& endpoint, MonotonicTime now);
   // The more the better; a request goes where it is highest, or waits.
-  int HopeOf(size_t place, const Shunned& shunned, absl::Time now) const;
-  std::optional<size_t> Fitting(uint64_t prefix, const Shunned& shunned, absl::Time now,
-                                absl::Time* next) const;
+  int HopeOf(size_t place, const Shunned& shunned, MonotonicTime now) const;
+  std::optional<size_t> Fitting(uint64_t prefix, const Shunned& shunned, MonotonicTime now,
+                                MonotonicTime* next) const;
 
   TokenBucket requests_;
   TokenBucket tokens_;

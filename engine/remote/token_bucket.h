@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 
 namespace lm {
 
@@ -23,11 +23,9 @@ class TokenBucket {
   explicit TokenBucket(int64_t per_minute) : rate_(static_cast<double>(per_minute) / 60) {}
 
   // False: *next is not later than when there is one.
-  bool HasOne(absl::Time now, absl::Time* next) {
+  bool HasOne(MonotonicTime now, MonotonicTime* next) {
     if (rate_ == 0) return true;
-    // The clock may have been set back.
-    const absl::Duration passed = std::max(now - at_, absl::ZeroDuration());
-    level_ = std::min(most(), level_ + rate_ * absl::ToDoubleSeconds(passed));
+    level_ = std::min(most(), level_ + rate_ * absl::ToDoubleSeconds(now - at_));
     at_ = now;
     if (level_ >= 1) return true;
     *next = std::min(*next, now + absl::Seconds((1 - level_) / rate_));
@@ -42,7 +40,7 @@ class TokenBucket {
 
   const double rate_;  // a second
   double level_ = 1;   // as of at_
-  absl::Time at_ = absl::Now();
+  MonotonicTime at_ = MonotonicTime::Now();
 };
 
 }  // namespace lm
