@@ -6,6 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/ask_authorizer.h"
@@ -264,7 +265,7 @@ absl::Status JobDatabase::Locked(absl::Status status, bool by_readers) {
       patience_ == kMostWait ? "" : " (PRAGMA busy_timeout, or 5s where that is not set)"));
 }
 
-absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
+absl::Status JobDatabase::ExecutePatiently(const char* sql, MonotonicTime until) {
   for (;;) {
     wait_for_locks_ = false;  // the waiting is done here
     absl::Status status = Execute(db_, sql);
@@ -276,15 +277,16 @@ absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
     // The user may have begun to read since.
     RETURN_IF_ERROR(CheckUsersLocks());
     // With a rollback journal, a commit waits for readers.
-    if (absl::Now() >= until) return Locked(std::move(status), absl::string_view(sql) == "COMMIT");
+    if (MonotonicTime::Now() >= until)
+      return Locked(std::move(status), absl::string_view(sql) == "COMMIT");
     absl::SleepFor(kRetry);
   }
 }
 
 absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
                                    std::optional<absl::Duration> patience) {
-  const absl::Time begun = absl::Now();
-  const absl::Time until = begun + patience.value_or(patience_);
+  const MonotonicTime begun = MonotonicTime::Now();
+  const MonotonicTime until = begun + patience.value_or(patience_);
   RETURN_IF_ERROR(CheckFile());
   // On the user's connection an interrupt lasts until his statement has ended, and ends a ROLLBACK,
   // too; a statement that may write it ends with all of the transaction.
@@ -293,7 +295,7 @@ absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
     ASSIGN_OR_RETURN(writer, Statement::Prepare(db_, "BEGIN IMMEDIATE"));
   }
   RETURN_IF_ERROR(ExecutePatiently("BEGIN IMMEDIATE", until));
-  waited_ = absl::Now() - begun;
+  waited_ = MonotonicTime::Now() - begun;
   absl::Status status = Guarded(body);  // or an exception would leave the transaction open
   // A trigger or an ON CONFLICT ROLLBACK of the job's target.
   if (sqlite3_get_autocommit(db_) != 0) {

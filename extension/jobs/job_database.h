@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/sqlite_api.h"
 
@@ -95,7 +96,7 @@ class JobDatabase {
   // For SQLite, which asks whether a statement that found a lock is to try again.
   bool WaitForLock(int times_before);
   // Repeats `sql`, BEGIN IMMEDIATE or COMMIT, while others hold the lock.
-  absl::Status ExecutePatiently(const char* sql, absl::Time until);
+  absl::Status ExecutePatiently(const char* sql, MonotonicTime until);
 
   sqlite3* const user_;
   const std::string schema_;

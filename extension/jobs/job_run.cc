@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/trouble.h"
@@ -61,14 +62,14 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection));
   run->work_ = StatementCall::Work();
   RETURN_IF_ERROR(run->MeetModel());
-  run->began_ = run->last_report_ = absl::Now();
+  run->began_ = run->last_report_ = MonotonicTime::Now();
   return run;
 }
 
 absl::Status JobRun::MeetModel() {
   RETURN_IF_ERROR(ReadOptions());
   const absl::Status absence = call_->generator().absence();
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   if (absence.ok()) {
     trouble_.Answered(now);
     RETURN_IF_ERROR(PlanRows());
@@ -89,7 +90,7 @@ absl::Status JobRun::MeetModel() {
 }
 
 absl::StatusOr<std::optional<JobProgress>> JobRun::AwaitModel() {
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   if (trouble_.MayProbe(now)) {
     RETURN_IF_ERROR(MeetModel());
   } else {
@@ -193,7 +194,7 @@ int64_t JobRun::CountAnswered() {
     // A full queue of the engine may have room again; a budget has once an answer has come.
     const bool refused = !at->answer.over_budget().ok();
     if (refused && num_collected_ == collected_when_refused_) break;
-    at->submitted = absl::Now();
+    at->submitted = MonotonicTime::Now();
     if (!at->answer.Submit()) {
       collected_when_refused_ = num_collected_;
       break;
@@ -213,7 +214,7 @@ int64_t JobRun::CountAnswered() {
 bool JobRun::Hear(Row& row) {
   const Generation& generation = row.answer.answer().generation;
   if (TroubleOf(generation.status) != Trouble::kNone) {
-    row.settled = !trouble_.Met(&row.trouble, generation.status, absl::Now());
+    row.settled = !trouble_.Met(&row.trouble, generation.status, MonotonicTime::Now());
     return row.settled;
   }
   if (IsAnswered(generation)) {
@@ -229,9 +230,9 @@ void JobRun::HearProbe() {
   if (!probe_->answered()) return;
   const Generation& generation = probe_->answer().generation;
   if (TroubleOf(generation.status) == Trouble::kNone && IsAnswered(generation)) {
-    trouble_.ProbeAnswered(absl::Now());
+    trouble_.ProbeAnswered(MonotonicTime::Now());
   } else {
-    trouble_.ProbeFailed(generation.status, absl::Now());
+    trouble_.ProbeFailed(generation.status, MonotonicTime::Now());
   }
   probe_.reset();
 }
@@ -268,7 +269,7 @@ absl::Status JobRun::Release(bool only_one) {
 }
 
 absl::Status JobRun::AskProbe() {
-  const absl::Time now = absl::Now();
+  const MonotonicTime now = MonotonicTime::Now();
   if (probe_.has_value() || !trouble_.MayProbe(now)) return absl::OkStatus();
   const bool in_turn = std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
     return row.in_turn && !row.answer.answered();
@@ -319,7 +320,7 @@ bool JobRun::IsHeldBack(const Row& row) const {
   });
 }
 
-bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
+bool JobRun::IsTimeToCommit(int64_t num_answered, MonotonicTime now) const {
   if (num_answered >= std::max<int64_t>(options_.chunk / 2, 1)) return true;
   if (num_answered > 0 && trouble_.MayProbe(now)) return true;
   if (!held_.empty()) return now - last_commit_ >= kCommitInterval;
@@ -402,7 +403,7 @@ absl::StatusOr<bool> JobRun::CommitSome(std::optional<absl::Duration> patience, 
   if (failed > 0) last_failed_ = last_failed;
   cached_ += cached;
   tokens_out_ += tokens_out;
-  last_commit_ = absl::Now();
+  last_commit_ = MonotonicTime::Now();
   database_->Persevere();
   if (all && others == Others::kStay) Submit(std::move(claimed));
   return all;
@@ -420,7 +421,7 @@ void JobRun::Add(JobRow row, RowTrouble trouble) {
   if (std::optional<Generation> kept = question_->Kept(row)) {
     rows_.push_back({row.number, std::move(asked),
                      PendingAnswer({.options = call_}, RowAnswer{.generation = *std::move(kept)}),
-                     /*bytes=*/0, absl::Now(), std::move(trouble),
+                     /*bytes=*/0, MonotonicTime::Now(), std::move(trouble),
                      /*heard=*/true});
     return;
   }
@@ -430,8 +431,8 @@ void JobRun::Add(JobRow row, RowTrouble trouble) {
                         .system = std::move(row.system),
                         .options = call_,
                         .parts = parts_});
-  rows_.push_back(
-      {row.number, std::move(asked), std::move(answer), bytes, absl::Now(), std::move(trouble)});
+  rows_.push_back({row.number, std::move(asked), std::move(answer), bytes, MonotonicTime::Now(),
+                   std::move(trouble)});
 }
 
 void JobRun::Show(const JobCounts& counts) {
@@ -439,7 +440,7 @@ void JobRun::Show(const JobCounts& counts) {
   work_->SetJobCounts(counts.total(), counts.done, counts.failed, finished_before_);
 }
 
-absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
+absl::StatusOr<JobProgress> JobRun::Progress(MonotonicTime now) {
   ASSIGN_OR_RETURN(const JobCounts counts, store_->Counts());
   Show(counts);
   over_ = rows_.empty() && held_.empty() && none_waits_ && counts.awaited == 0;
@@ -453,7 +454,7 @@ absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
                      .trouble = trouble_.any() ? std::string(trouble_.last().message()) : ""};
 }
 
-std::string JobRun::BudgetsEnd(absl::Time now) {
+std::string JobRun::BudgetsEnd(MonotonicTime now) {
   if (now - began_ >= most_) {
     return absl::StrCat("max_seconds = ", absl::ToDoubleSeconds(most_), " are over");
   }
@@ -473,7 +474,7 @@ absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why, Others others) 
   RETURN_IF_ERROR(Commit(std::nullopt, others));
   rows_.clear();
   held_.clear();
-  ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
+  ASSIGN_OR_RETURN(JobProgress progress, Progress(MonotonicTime::Now()));
   const int64_t left = progress.counts.waiting + progress.counts.running;
   const int64_t total = progress.counts.total();
   const std::string which = total > 0 ? absl::StrCat(left, " of ", total, " rows are") : "it is";
@@ -510,7 +511,7 @@ const char* JobRun::WaitsFor() const {
 }
 
 absl::Status JobRun::StopForTrouble() {
-  const absl::Status over = trouble_.Over(IsUnderWay(), absl::Now());
+  const absl::Status over = trouble_.Over(IsUnderWay(), MonotonicTime::Now());
   if (over.ok()) return over;
   return StopUntried(std::string(over.message()));
 }
@@ -546,7 +547,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Work() {
   while (!over_) {
     if (database_->Interrupted()) return absl::CancelledError("interrupted");
     const int64_t answered = CountAnswered();
-    if (const std::string why = BudgetsEnd(absl::Now()); !why.empty()) return Stop(why);
+    if (const std::string why = BudgetsEnd(MonotonicTime::Now()); !why.empty()) return Stop(why);
     RETURN_IF_ERROR(StopForTrouble());
     if (!has_met()) {
       ASSIGN_OR_RETURN(std::optional<JobProgress> waits, AwaitModel());
@@ -555,7 +556,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Work() {
     }
     // Answers that have come are committed before: the probe may be one of these rows.
     if (!trouble_.any() || answered == 0) RETURN_IF_ERROR(AskAgain());
-    if (!IsTimeToCommit(answered, absl::Now())) {
+    if (!IsTimeToCommit(answered, MonotonicTime::Now())) {
       const WaitingFor waiting(work_.get(), WaitsFor());
       absl::SleepFor(kPoll);
       continue;
@@ -564,7 +565,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Work() {
     if (!store_->broken().ok()) return StopForTarget();
     if (failed_ > max_errors_) return StopForErrors();
     // The end is always reported; until then, not too often.
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicTime::Now();
     const bool due = now - last_report_ >= options_.progress;
     if (!rows_.empty() && !due) continue;
     ASSIGN_OR_RETURN(JobProgress progress, Progress(now));

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/fork_guard.h"
 #include "extension/batch/pending_answer.h"
 #include "extension/connection/call_options.h"
@@ -84,7 +85,7 @@ class JobRun {
     JobAsked asked;
     PendingAnswer answer;
     size_t bytes = 0;  // of its texts
-    absl::Time submitted = {};
+    MonotonicTime submitted = {};
     RowTrouble trouble = {};
     bool heard = false;    // what its answer says of the model
     bool settled = false;  // that was the row's own, if it was any
@@ -111,7 +112,7 @@ class JobRun {
   // Has the job its rows, as its query gives them now or gave them first.
   absl::Status PlanRows();
   // Whether it is time to commit what has been answered, or to show that this run is alive.
-  bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
+  bool IsTimeToCommit(int64_t num_answered, MonotonicTime now) const;
   // Collects what has come, and submits what can be.
   int64_t CountAnswered();
   // What an answer of the model's says of it. False where the row is to be asked again.
@@ -143,10 +144,10 @@ class JobRun {
   absl::Status Release(bool only_one);
   void Show(const JobCounts& counts);  // in lm_running
   const char* WaitsFor() const;        // likewise
-  absl::StatusOr<JobProgress> Progress(absl::Time now);
+  absl::StatusOr<JobProgress> Progress(MonotonicTime now);
   // Which budget ends the run now: time is over, or none of its rows is under way and nothing is
   // left for another. Empty: none.
-  std::string BudgetsEnd(absl::Time now);
+  std::string BudgetsEnd(MonotonicTime now);
   // Commits what is answered and gives the other rows back: the run is over before the job is, and
   // the job's status says why, as the result's `stopped` does.
   absl::StatusOr<JobProgress> Stop(const std::string& why, Others others = Others::kGoBack);
@@ -186,9 +187,9 @@ class JobRun {
   int64_t collected_when_refused_ = -1;  // when a budget was last in the way
   bool none_waits_ = false;              // that this run may claim
   bool has_claimed_ = false;             // any row
-  absl::Time began_;
-  absl::Time last_commit_ = absl::InfinitePast();
-  absl::Time last_report_;
+  MonotonicTime began_;
+  MonotonicTime last_commit_ = MonotonicTime::InfinitePast();
+  MonotonicTime last_report_;
   bool over_ = false;
 };
 

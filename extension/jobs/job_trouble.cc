@@ -12,7 +12,7 @@ constexpr int kAlone = 2;
 
 }  // namespace
 
-void JobTrouble::Answered(absl::Time sent) {
+void JobTrouble::Answered(MonotonicTime sent) {
   if (any() && sent < since_) return;
   ++answered_;
   last_ = absl::OkStatus();
@@ -20,7 +20,7 @@ void JobTrouble::Answered(absl::Time sent) {
   turn_ = false;
 }
 
-bool JobTrouble::Met(RowTrouble* row, absl::Status status, absl::Time now) {
+bool JobTrouble::Met(RowTrouble* row, absl::Status status, MonotonicTime now) {
   const Trouble trouble = TroubleOf(status);
   if (row->kind != trouble) {
     row->alone = row->probed = 0;
@@ -54,19 +54,19 @@ bool JobTrouble::Met(RowTrouble* row, absl::Status status, absl::Time now) {
   return true;
 }
 
-void JobTrouble::Note(absl::Status status, absl::Time now) {
+void JobTrouble::Note(absl::Status status, MonotonicTime now) {
   const Trouble trouble = TroubleOf(status);
   if (trouble == Trouble::kServer && kind_ != trouble) fails_since_ = now;
   kind_ = trouble;
   last_ = std::move(status);
 }
 
-void JobTrouble::Pause(absl::Time now) {
+void JobTrouble::Pause(MonotonicTime now) {
   pause_ = std::min(2 * pause_, kLongestPause);
   next_ = now + pause_;
 }
 
-void JobTrouble::ProbeAnswered(absl::Time now) {
+void JobTrouble::ProbeAnswered(MonotonicTime now) {
   ++probes_;
   if (!any()) return;  // a row was answered meanwhile
   probed_ = false;
@@ -79,14 +79,14 @@ void JobTrouble::ProbeAnswered(absl::Time now) {
   }
 }
 
-void JobTrouble::ProbeFailed(absl::Status status, absl::Time now) {
+void JobTrouble::ProbeFailed(absl::Status status, MonotonicTime now) {
   if (!any()) return;  // a row was answered meanwhile
   probed_ = true;
   Pause(now);
   if (TroubleOf(status) != Trouble::kNone) Note(std::move(status), now);
 }
 
-absl::Status JobTrouble::Over(bool under_way, absl::Time now) const {
+absl::Status JobTrouble::Over(bool under_way, MonotonicTime now) const {
   if (!any() || under_way) return absl::OkStatus();
   const bool patient = now - began_ < patience_;
   switch (TroubleOf(last_)) {

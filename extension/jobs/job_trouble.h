@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/trouble.h"
 
 namespace lm {
@@ -51,28 +52,28 @@ class JobTrouble {
 
   // The model has answered a row, be it that it will not, which it was `sent` then. What was under
   // way when the trouble began says nothing: a server that is shut down still answers it.
-  void Answered(absl::Time sent);
+  void Answered(MonotonicTime sent);
   // The row's answer is missing: true where it is to be asked again, false where it has failed.
-  bool Met(RowTrouble* row, absl::Status status, absl::Time now);
+  bool Met(RowTrouble* row, absl::Status status, MonotonicTime now);
 
   // Whether the probe may be asked now.
-  bool MayProbe(absl::Time now) const { return any() && now >= next_; }
+  bool MayProbe(MonotonicTime now) const { return any() && now >= next_; }
   // It has an answer, or none, be it that it could not be asked.
-  void ProbeAnswered(absl::Time now);
-  void ProbeFailed(absl::Status status, absl::Time now);
+  void ProbeAnswered(MonotonicTime now);
+  void ProbeFailed(absl::Status status, MonotonicTime now);
   // None of the rows that are there waits because of it.
   void Forget() { last_ = absl::OkStatus(); }
   // Whether a row may be asked behind it; once.
   bool TakeTurn() { return std::exchange(turn_, false); }
 
   // Why the run is to end; OK where it is not. `under_way`: whether answers are waited for.
-  absl::Status Over(bool under_way, absl::Time now) const;
+  absl::Status Over(bool under_way, MonotonicTime now) const;
 
  private:
   // Of a server that fails, but is there.
-  bool IsPatient(absl::Time now) const { return now - fails_since_ < patience_; }
-  void Note(absl::Status status, absl::Time now);
-  void Pause(absl::Time now);
+  bool IsPatient(MonotonicTime now) const { return now - fails_since_ < patience_; }
+  void Note(absl::Status status, MonotonicTime now);
+  void Pause(MonotonicTime now);
 
   const absl::Duration patience_;
   int64_t answered_ = 0;
@@ -80,10 +81,10 @@ class JobTrouble {
   absl::Status last_;  // OK: there is no trouble
   bool anew_ = true;   // the next begins behind an answered row
   Trouble kind_ = Trouble::kNone;  // of the last
-  absl::Time began_;               // behind an answered row
-  absl::Time since_;               // behind an answered row or probe
-  absl::Time fails_since_;         // behind those, or an outage
-  absl::Time next_;
+  MonotonicTime began_;            // behind an answered row
+  MonotonicTime since_;            // behind an answered row or probe
+  MonotonicTime fails_since_;      // behind those, or an outage
+  MonotonicTime next_;
   absl::Duration pause_;
   bool probed_ = false;  // in vain, and the last time
   bool turn_ = false;
