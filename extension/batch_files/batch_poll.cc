@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/interrupt.h"
@@ -32,7 +33,7 @@ BatchPoll::BatchPoll(Connection& connection, const BatchPollOptions& options, Fo
       options_(options),
       job_(std::move(job)),
       store_(&job_),
-      until_(absl::Now() + options.most) {}
+      until_(MonotonicTime::Now() + options.most) {}
 
 absl::StatusOr<std::unique_ptr<BatchPoll>> BatchPoll::Begin(Connection& connection,
                                                             absl::string_view job,
@@ -49,10 +50,10 @@ absl::StatusOr<std::unique_ptr<BatchPoll>> BatchPoll::Begin(Connection& connecti
 }
 
 absl::Status BatchPoll::Sleep(absl::Duration length) {
-  const absl::Time until = std::min(absl::Now() + length, until_);
+  const MonotonicTime until = std::min(MonotonicTime::Now() + length, until_);
   const std::shared_ptr<RunningWork> work = StatementCall::Work();
   const WaitingFor network(work.get(), "network");
-  while (absl::Now() < until) {
+  while (MonotonicTime::Now() < until) {
     if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
     absl::SleepFor(kInterruptInterval);
   }
@@ -60,7 +61,7 @@ absl::Status BatchPoll::Sleep(absl::Duration length) {
 }
 
 absl::StatusOr<bool> BatchPoll::Again() {
-  if (waiting_.empty() || absl::Now() >= until_) return false;
+  if (waiting_.empty() || MonotonicTime::Now() >= until_) return false;
   RETURN_IF_ERROR(Sleep(options_.pause));
   round_.swap(waiting_);
   return true;

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/remote/batch_api.h"
 #include "extension/batch_files/batch_import.h"
 #include "extension/batch_files/batch_server.h"
@@ -70,7 +71,7 @@ class BatchPoll {
   BatchStore store_;
   std::deque<JobBatch> round_;    // to be asked after
   std::deque<JobBatch> waiting_;  // that have not ended
-  const absl::Time until_;
+  const MonotonicTime until_;
   bool heard_ = false;    // of any
   absl::Status failure_;  // the first
 };

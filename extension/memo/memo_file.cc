@@ -117,7 +117,7 @@ MemoFile::~MemoFile() {
     return;
   }
   const FairMutexLock lock(&mutex_);  // which no other thread has any more
-  next_open_ = next_write_ = absl::InfinitePast();
+  next_open_ = next_write_ = MonotonicTime::InfinitePast();
   try {
     WritePending();
     if (db_ != nullptr && !touched_.empty()) Write({}).IgnoreError();
@@ -137,7 +137,7 @@ void MemoFile::NoteTrouble(const absl::Status& status) {
   std::string text;
   {
     absl::MutexLock lock(&pending_mutex_);
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicTime::Now();
     if (!status.ok() && trouble_.ok() && now >= next_log_) {
       text = Named(status).ToString();
       next_log_ = now + kLogPause;
@@ -166,14 +166,14 @@ void MemoFile::Close() {
 void MemoFile::CloseForAWhile(const absl::Status& why) {
   Close();
   not_open_ = why;
-  next_open_ = absl::Now() + kPause;
+  next_open_ = MonotonicTime::Now() + kPause;
 }
 
 absl::Status MemoFile::Open() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   const FairMutexLock lock(&mutex_);
   RETURN_IF_ERROR(lock.status());
-  next_open_ = absl::InfinitePast();
+  next_open_ = MonotonicTime::InfinitePast();
   return Named(EnsureOpen());
 }
 
@@ -187,7 +187,7 @@ absl::Status MemoFile::EnsureOpen() {
     }
   }
   if (db_ != nullptr) return absl::OkStatus();
-  if (absl::Now() < next_open_) return not_open_;
+  if (MonotonicTime::Now() < next_open_) return not_open_;
   // What is opened by half is closed, whichever way this ends.
   absl::Cleanup close = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { Close(); };
   absl::Status opened = Prepare();
@@ -344,7 +344,7 @@ void MemoFile::Flush() noexcept {
 }
 
 void MemoFile::WritePending() {
-  if (absl::Now() < next_write_) return;
+  if (MonotonicTime::Now() < next_write_) return;
   std::list<MemoRow> rows;
   int64_t bytes = 0;
   {
@@ -361,7 +361,7 @@ void MemoFile::WritePending() {
   if (rows.empty()) return;
   // What is not written waits for the next time, in its order.
   absl::Cleanup put_back = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    next_write_ = absl::Now() + kPause;
+    next_write_ = MonotonicTime::Now() + kPause;
     absl::MutexLock lock(&pending_mutex_);
     pending_.splice(pending_.begin(), rows);
     pending_bytes_ += bytes;
@@ -404,8 +404,8 @@ void MemoFile::MakeRoom() {
   const absl::Cleanup done = [this] { making_room_ = false; };
   // The rest goes with the next ones: none has to wait for it.
   constexpr absl::Duration kMostTime = absl::Milliseconds(50);
-  const absl::Time until = absl::Now() + kMostTime;
-  for (bool too_large = true; too_large && !Interrupted() && absl::Now() < until;) {
+  const MonotonicTime until = MonotonicTime::Now() + kMostTime;
+  for (bool too_large = true; too_large && !Interrupted() && MonotonicTime::Now() < until;) {
     const FairMutexLock lock(&mutex_);
     too_large = lock.held() && DropUnused();
   }
@@ -429,9 +429,9 @@ absl::StatusOr<int64_t> MemoFile::LastId() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   const FairMutexLock lock(&mutex_);
   RETURN_IF_ERROR(lock.status());
-  next_open_ = absl::InfinitePast();
+  next_open_ = MonotonicTime::InfinitePast();
   WritePending();
-  next_open_ = absl::InfinitePast();
+  next_open_ = MonotonicTime::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));
   absl::StatusOr<Statement> last = Statement::Prepare(db_.get(), kLast);
   RETURN_IF_ERROR(Named(last.status()));
@@ -491,7 +491,7 @@ absl::Status MemoFile::Forget(int64_t id) {
     const std::optional<MemoKey> key = ProcessMemo().Forget(owner_, -id);
     return key.has_value() ? Forget(*key) : absl::OkStatus();
   }
-  next_open_ = absl::InfinitePast();
+  next_open_ = MonotonicTime::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));
   absl::StatusOr<Statement> get = Statement::Prepare(db_.get(), kGet);
   RETURN_IF_ERROR(Named(get.status()));

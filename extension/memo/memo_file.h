@@ -48,6 +48,7 @@
 #include "engine/base/fair_mutex.h"
 #include "engine/base/file.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/memo.h"
 #include "extension/host/statement.h"
@@ -147,7 +148,7 @@ class MemoFile : public MemoStore {
   HashSet<MemoKey> forgotten_ ABSL_GUARDED_BY(pending_mutex_);  // of pending_
   int64_t num_lost_ ABSL_GUARDED_BY(pending_mutex_) = 0;
   absl::Status trouble_ ABSL_GUARDED_BY(pending_mutex_);  // OK: none
-  absl::Time next_log_ ABSL_GUARDED_BY(pending_mutex_) = absl::InfinitePast();
+  MonotonicTime next_log_ ABSL_GUARDED_BY(pending_mutex_) = MonotonicTime::InfinitePast();
 
   FairMutex mutex_;                                              // of the connection
   std::unique_ptr<sqlite3, Closer> db_ ABSL_GUARDED_BY(mutex_);  // null: not open
@@ -162,9 +163,9 @@ class MemoFile : public MemoStore {
   Statement drop_unused_ ABSL_GUARDED_BY(mutex_);
   Statement touch_ ABSL_GUARDED_BY(mutex_);
   std::set<int64_t> touched_ ABSL_GUARDED_BY(mutex_);  // rows used since that was last written
-  absl::Time next_open_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  MonotonicTime next_open_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
   absl::Status not_open_ ABSL_GUARDED_BY(mutex_);  // why it is not opened before
-  absl::Time next_write_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  MonotonicTime next_write_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
 };
 
 }  // namespace lm

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/cost_forecast.h"
 #include "engine/runtime/engine.h"
@@ -49,7 +49,7 @@ class Sample {
   Sample& operator=(const Sample&) = delete;
 
   absl::StatusOr<Tried> Ask() {
-    const absl::Time began = absl::Now();
+    const MonotonicTime began = MonotonicTime::Now();
     // What is equal to the memo is one in the totals, too.
     HashSet<MemoKey> known;
     for (const RequestSpec& spec : totals_.sample) {
@@ -67,7 +67,7 @@ class Sample {
     }
     RETURN_IF_ERROR(Collect());
     if (tried_.answered == 0) return failure_;
-    tried_.took = absl::Now() - began;
+    tried_.took = MonotonicTime::Now() - began;
     return tried_;
   }
 

@@ -5,9 +5,10 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/backend/check_arguments.h"
 #include "engine/base/first_error.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -42,10 +43,10 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(
 
 absl::StatusOr<bool> CpuBackend::LayOutMore(absl::Duration time) {
   constexpr int64_t kBytesAtOnce = 2 << 20;  // milliseconds, where memory is slow to come
-  const absl::Time end = absl::Now() + time;
+  const MonotonicTime end = MonotonicTime::Now() + time;
   while (PanelMatrix* matrix = deferred_->first()) {
     RETURN_IF_ERROR(matrix->PackMore(kBytesAtOnce, &pool_, &arena_, &workers_));
-    if (absl::Now() >= end) break;
+    if (MonotonicTime::Now() >= end) break;
   }
   return deferred_->first() != nullptr;
 }

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "engine/backend/cpu/peak_loops.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/thread_pool.h"
 
 namespace lm {
@@ -40,11 +41,11 @@ class Stopwatch {
   // each of which does `amount` in all; 0 where it was given up.
   double Rate(double amount, absl::FunctionRef<void(int64_t)> body) {
     absl::Duration best = absl::InfiniteDuration();
-    const absl::Time stop = absl::Now() + each_;
-    for (int run = 0; run < 3 || absl::Now() < stop; ++run) {
-      const absl::Time begin = absl::Now();
+    const MonotonicTime stop = MonotonicTime::Now() + each_;
+    for (int run = 0; run < 3 || MonotonicTime::Now() < stop; ++run) {
+      const MonotonicTime begin = MonotonicTime::Now();
       if (!Once(body)) return 0;
-      best = std::min(best, absl::Now() - begin);
+      best = std::min(best, MonotonicTime::Now() - begin);
     }
     return amount / absl::ToDoubleSeconds(best);
   }
