@@ -107,8 +107,15 @@ class SchemaCompiler {
   absl::StatusOr<std::optional<RuleId>> MemberByPatterns(const MergedSchema& schema,
                                                          const std::vector<std::string>& names,
                                                          bool is_open);
-  // The keys that propertyNames allow, without `names`.
-  absl::StatusOr<TextSet> KeysOf(const MergedSchema& schema, const std::vector<std::string>& names);
+  // The keys that propertyNames, which together are `name`, allow, without `names`.
+  absl::StatusOr<TextSet> KeysOf(const MergedSchema& schema, const MergedSchema& name,
+                                 const std::vector<std::string>& names);
+  // A member with one of `keys`, without `names`.
+  absl::StatusOr<std::optional<RuleId>> MemberOfKeys(const MergedSchema& schema,
+                                                     const std::vector<const SchemaJson*>& keys,
+                                                     const std::vector<std::string>& names,
+                                                     bool is_open);
+  std::optional<RuleId> AnotherMember(const std::vector<Fragment>& members);
   RuleId MemberRule(Fragment key, Fragment value, absl::string_view name = "a member");
   // The same rule for the same member, in whatever object.
   RuleId NamedMember(const std::string& name, RuleId value, bool may_be_null);

@@ -178,36 +178,55 @@ absl::StatusOr<std::optional<RuleId>> SchemaCompiler::OtherMember(
   return MemberByPatterns(schema, names, is_open);
 }
 
-absl::StatusOr<TextSet> SchemaCompiler::KeysOf(const MergedSchema& schema,
+absl::StatusOr<TextSet> SchemaCompiler::KeysOf(const MergedSchema& schema, const MergedSchema& name,
                                                const std::vector<std::string>& names) {
-  absl::StatusOr<TextSet> keys = TextSet::All();
-  RETURN_IF_ERROR(keys.status());
-  for (const SchemaJson* one : schema.names) {
-    ASSIGN_OR_RETURN(const MergedSchema name, Merge(document_, {{one}}, &work_));
-    if (name.impossible || (name.kinds & kString) == 0) {
-      ASSIGN_OR_RETURN(keys, TextSet::Of({}));
+  if (name.impossible || (name.kinds & kString) == 0) return TextSet::Of({});
+  if (!name.choices.empty()) {
+    return document_.Error(*schema.names.front(),
+                           "propertyNames with several alternatives is not supported");
+  }
+  ASSIGN_OR_RETURN(TextSet keys, StringSet(name));
+  if (names.empty()) return keys;
+  absl::StatusOr<TextSet> others = TextSet::Of(names);
+  if (others.ok()) others = keys.Minus(*others);
+  if (!others.ok()) return RegexError(*schema.parts.back().schema, others.status());
+  return others;
+}
+
+absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberOfKeys(
+    const MergedSchema& schema, const std::vector<const SchemaJson*>& keys,
+    const std::vector<std::string>& names, bool is_open) {
+  const HashSet<std::string> named(names.begin(), names.end());
+  const PropertyIndex no_properties(schema.objects.size());
+  // Keys apart by what is asked of their members.
+  std::vector<std::pair<Conjunction, std::vector<std::string>>> classes;
+  HashMap<Conjunction, size_t> numbers;
+  for (const SchemaJson* key : keys) {
+    RETURN_IF_ERROR(Checkpoint());
+    if (!key->is_string() || named.contains(key->string())) continue;
+    ASSIGN_OR_RETURN(Conjunction asked, MemberOf(schema, no_properties, key->string()));
+    if (asked.empty() && !is_open) continue;
+    if (std::any_of(asked.begin(), asked.end(),
+                    [](const SchemaPart& part) { return IsFalse(part.schema); })) {
       continue;
     }
-    if (name.values) {
-      std::vector<std::string> texts;
-      for (const SchemaJson* value : *name.values) {
-        if (value->is_string()) texts.push_back(value->string());
-      }
-      absl::StatusOr<TextSet> set = TextSet::Of(std::move(texts));
-      if (set.ok()) keys = keys->Intersect(*set);
-    } else if (!name.choices.empty()) {
-      return document_.Error(*one, "propertyNames with several alternatives is not supported");
-    } else {
-      ASSIGN_OR_RETURN(const TextSet set, StringSet(name));
-      keys = keys->Intersect(set);
-    }
-    if (!keys.ok()) return RegexError(*one, keys.status());
+    const auto [at, is_new] = numbers.try_emplace(asked, classes.size());
+    if (is_new) classes.emplace_back(std::move(asked), std::vector<std::string>());
+    classes[at->second].second.push_back(JsonString(key->string()));
   }
-  if (!names.empty()) {
-    ASSIGN_OR_RETURN(const TextSet known, TextSet::Of(names));
-    keys = keys->Minus(known);
+  std::vector<Fragment> members;
+  for (auto& [asked, texts] : classes) {
+    const Fragment value = builder_.Call(ValueRule(std::move(asked)));
+    members.push_back(builder_.Call(MemberRule(builder_.AnyLiteral(std::move(texts)), value)));
   }
-  return keys;
+  return AnotherMember(members);
+}
+
+std::optional<RuleId> SchemaCompiler::AnotherMember(const std::vector<Fragment>& members) {
+  if (members.empty()) return std::nullopt;
+  const RuleId rule = builder_.AddRule("another member");
+  builder_.Define(rule, builder_.Alternate(members));
+  return rule;
 }
 
 absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
@@ -217,7 +236,11 @@ absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
     TextSet keys;
     HashSet<std::string> patterns;
   };
-  ASSIGN_OR_RETURN(TextSet all, KeysOf(schema, names));
+  Conjunction asked;
+  for (const SchemaJson* one : schema.names) AddPartTo({one}, &asked);
+  ASSIGN_OR_RETURN(const MergedSchema name, Merge(document_, asked, &work_));
+  if (name.values) return MemberOfKeys(schema, *name.values, names, is_open);
+  ASSIGN_OR_RETURN(TextSet all, KeysOf(schema, name, names));
   std::vector<KeyClass> classes;
   if (!all.empty()) classes.push_back({std::move(all), {}});
   HashSet<std::string> seen;
@@ -272,10 +295,7 @@ absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
     members.push_back(
         builder_.Call(MemberRule(key, builder_.Call(ValueRule(std::move(conjunction))))));
   }
-  if (members.empty()) return std::optional<RuleId>();
-  const RuleId rule = builder_.AddRule("another member");
-  builder_.Define(rule, builder_.Alternate(members));
-  return rule;
+  return AnotherMember(members);
 }
 
 absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {

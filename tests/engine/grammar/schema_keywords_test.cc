@@ -188,6 +188,19 @@ TEST(SchemaKeywordsTest, NamesOfMembers) {
            "z": {}}})",
        {R"({"y":1,"x":5})"},
        {R"({"y":2})", R"({"z":1})"}},
+      {R"({"type": "object", "propertyNames": {"enum": ["a1", "a2", "b\"", "c", 7]},
+           "properties": {"a2": {"const": 2}}, "patternProperties": {"^a": {"type": "integer"},
+           "1$": {"minimum": 5}, "c": false}, "additionalProperties": {"type": "null"}})",
+       {"{}", R"({"a2":2,"a1":5,"b\"":null})"},
+       {R"({"a2":1})", R"({"a1":4})", R"({"b\"":5})", R"({"c":null})", R"({"a3":1})"}},
+      {R"({"type": "object", "propertyNames": {"enum": ["ab", "b"]},
+           "patternProperties": {"^a": {"const": 1}}, "additionalProperties": false})",
+       {"{}", R"({"ab":1})"},
+       {R"({"b":1})", R"({"ac":1})"}},
+      {R"({"type": "object", "allOf": [{"propertyNames": {"enum": ["ab", "b", "ac"]}},
+           {"propertyNames": {"pattern": "^a"}}, {"propertyNames": {"not": {"const": "ac"}}}]})",
+       {"{}", R"({"ab":1})"},
+       {R"({"b":1})", R"({"ac":1})"}},
       {R"({"type": "object", "propertyNames": false})", {"{}"}, {R"({"a":1})"}},
   });
   // Closed to what patterns do not match, unless that is asked for.
@@ -195,6 +208,21 @@ TEST(SchemaKeywordsTest, NamesOfMembers) {
       ValueOrDie(CompileJsonSchema(R"({"patternProperties": {"^a": {"const": 1}}})"));
   EXPECT_TRUE(Accepts(closed, R"({"a":1,"ab":1})"));
   EXPECT_FALSE(Accepts(closed, R"({"b":1})"));
+  const auto listed = ValueOrDie(CompileJsonSchema(
+      R"({"propertyNames": {"enum": ["ab", "b"]}, "patternProperties": {"^a": {"const": 1}}})"));
+  EXPECT_TRUE(Accepts(listed, R"({"ab":1})"));
+  EXPECT_FALSE(Accepts(listed, R"({"b":1})"));
+}
+
+TEST(SchemaKeywordsTest, MembersMayHaveOneOfManyNames) {
+  std::string names;
+  for (int64_t i = 0; i < 3000; ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ",", "\"", absl::Hex(i * i * i * 1'000'003), "\"");
+  }
+  const auto grammar = ValueOrDie(CompileJsonSchema(
+      R"({"additionalProperties":{"type":"integer"},"propertyNames":{"enum":[)" + names + "]}}"));
+  EXPECT_TRUE(Accepts(grammar, absl::StrCat("{\"0\":1,\"", absl::Hex(8'000'024), "\":2}")));
+  EXPECT_FALSE(Accepts(grammar, R"({"1":1})"));
 }
 
 TEST(SchemaKeywordsTest, SetsAndCounts) {
