@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -21,6 +22,19 @@ namespace lm {
 namespace {
 
 constexpr size_t kMostShown = 100;  // bytes of a name in a message
+
+// The $ref, or its like, of a schema that has nothing else but annotations; or null.
+const Json::Member* OnlyReference(const SchemaJson& schema) {
+  if (!schema.is_object()) return nullptr;
+  const Json::Member* only = nullptr;
+  for (const Json::Member& member : schema.members()) {
+    const KeywordInfo* info = FindKeyword(member.first);
+    if (info != nullptr && info->keyword == Keyword::kAnnotation) continue;
+    if (info == nullptr || info->keyword != Keyword::kRef || only != nullptr) return nullptr;
+    only = &member;
+  }
+  return only;
+}
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(absl::string_view schema,
                                                        bool absent_is_null,
@@ -86,7 +100,25 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
   return absl::InvalidArgumentError(absl::StrCat("schema: ", automaton.status().message()));
 }
 
+SchemaPart SchemaCompiler::ReferredTo(SchemaPart part) const {
+  HashSet<const SchemaJson*> seen;  // what refers to itself is left to Merge, like other errors
+  while (part.asks == SchemaPart::Asks::kValid && part.keyword < 0 && !part.expanded &&
+         seen.insert(part.schema).second) {
+    const Json::Member* ref = OnlyReference(*part.schema);
+    if (ref == nullptr || !ref->second.is_string()) break;
+    const auto target = document_.ResolveBy(ref->first, ref->second, ref->second.string());
+    if (!target.ok()) break;
+    part.schema = *target;
+  }
+  return part;
+}
+
 RuleId SchemaCompiler::RuleOf(Conjunction conjunction) {
+  // What is evaluated depends on which schema refers.
+  if (!document_.has_unevaluated()) {
+    const Conjunction given = std::exchange(conjunction, {});
+    for (const SchemaPart& part : given) AddPartTo(ReferredTo(part), &conjunction);
+  }
   auto [at, is_new] = rules_.try_emplace(conjunction, -1);
   if (is_new) {
     at->second = builder_.AddRule("");

@@ -37,6 +37,8 @@ class SchemaCompiler {
 
  private:
   absl::Status CheckRoot() const;
+  // What it leads to, where it asks for nothing but to be valid against that.
+  SchemaPart ReferredTo(SchemaPart part) const;
   // A value that is valid against all of these.
   RuleId RuleOf(Conjunction conjunction);
   absl::StatusOr<Fragment> BodyOf(const Conjunction& conjunction);

@@ -499,6 +499,27 @@ TEST(SchemaKeywordsTest, ReferencesWithinTheDocument) {
   EXPECT_FALSE(CompileJsonSchema(R"({"enum": [{"$anchor": "a"}], "$ref": "#a"})").ok());
 }
 
+// What is referred to is there once, however many refer to it.
+TEST(SchemaKeywordsTest, ReferencesAreSmall) {
+  for (const char* keyword : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+    std::string properties;
+    for (int i = 0; i < 1000; ++i) {
+      absl::StrAppend(&properties, i == 0 ? "" : ",", "\"p", i, "\":{\"title\":\"", i, "\",\"",
+                      keyword, "\":\"#", keyword[1] == 'd' ? "node" : "", "\"}");
+    }
+    const auto grammar = ValueOrDie(CompileJsonSchema(
+        R"({"$dynamicAnchor":"node","$recursiveAnchor":true,"type":"object","properties":{)" +
+        properties + "}}"));
+    EXPECT_TRUE(Accepts(grammar, R"({"p3":{"p0":{},"p999":{}}})"));
+    EXPECT_FALSE(Accepts(grammar, R"({"p3":{"p0":1}})"));
+    EXPECT_LT(grammar->automaton().nodes.size(), size_t{20'000});
+  }
+  // What stands beside a reference is looked at all the same.
+  EXPECT_FALSE(CompileJsonSchema(R"({"properties": {"a": {"$ref": "#/$defs/a", "minlength": 1}},
+                                     "$defs": {"a": {"type": "string"}}})")
+                   .ok());
+}
+
 TEST(SchemaKeywordsTest, FormatsOfTheStandard) {
   const KeywordCase cases[] = {
       {"ipv6",
