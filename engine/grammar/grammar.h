@@ -108,8 +108,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // and numbers with bounds have no exponent; strings that match a pattern or format within a
 // maxLength are as long as 20,000 states allow, and have 4,000 characters at most where minLength
 // does not ask for more; where uniqueItems has more than 4,096 sets of values to tell apart, the
-// values stand in the schema's order; where unevaluatedProperties or unevaluatedItems stand
-// beside an anyOf of more than five branches, one of them speaks at a time.
+// values stand in the schema's order; 4,000 items at most are those that maxContains counts, where
+// maxItems allows more; where unevaluatedProperties or unevaluatedItems stand beside an anyOf of
+// more than five branches, one of them speaks at a time.
 //
 // A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are
 // ECMA-262's, where U+00A0 is white space, \r ends a line and {,n} stands for itself; it has no \A,

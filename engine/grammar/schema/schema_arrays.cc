@@ -20,6 +20,8 @@ constexpr int64_t kMaxSets = 4096;
 // Places of an array with `contains`, items written times items that count; of one with uniqueItems
 // in one order, values times items written.
 constexpr int64_t kMaxPlaces = 20000;
+// Items that count, at most, where maxContains allows more, and maxItems does not forbid it.
+constexpr int64_t kMostThatCount = 4000;
 
 // There are no more than kMaxSets sets of up to `most` of so many values.
 bool AreFewSets(size_t num_values, int64_t most) {
@@ -240,7 +242,10 @@ absl::StatusOr<Fragment> SchemaCompiler::ItemsThatCount(const MergedSchema& sche
   const int64_t min = schema.min_items;
   const int64_t least = contains.min;
   if (contains.max && *contains.max < least) return builder_.Nothing(Together({contains.at}));
-  const int64_t most = contains.max ? *contains.max : least;
+  // No more can count than there may be.
+  const bool is_limited = contains.max && !(schema.max_items && *schema.max_items <= *contains.max);
+  const int64_t most =
+      is_limited ? std::min(*contains.max, std::max(kMostThatCount, least)) : least;
   const int64_t last = schema.max_items ? *schema.max_items
                                         : std::max<int64_t>({min, static_cast<int64_t>(prefix), 1});
   if ((last + 1) > kMaxPlaces / (most + 1)) {
@@ -258,7 +263,7 @@ absl::StatusOr<Fragment> SchemaCompiler::ItemsThatCount(const MergedSchema& sche
     const Conjunction item = ItemOf(schema, static_cast<size_t>(i));
     Conjunction counted = item, other = item;
     AddPartTo(contains.part, &counted);
-    if (contains.max) AddPartTo(contains.part.Negated(), &other);
+    if (is_limited) AddPartTo(contains.part.Negated(), &other);
     const bool goes_on = i < last || !schema.max_items;
     const RuleId counted_rule = ValueRule(std::move(counted));
     const RuleId other_rule = ValueRule(std::move(other));

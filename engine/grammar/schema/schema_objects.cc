@@ -331,7 +331,8 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
                      ", where additional properties are allowed"));
   }
   // Drawn from the end. places[count] stands before the property that is being looked at, with
-  // `count` members written; counts that make no difference are one.
+  // `count` members written, no more than there are before it; counts that make no difference are
+  // one.
   const NodeId end = builder_.AddLink();
   const NodeId close = builder_.AddBytes('}', '}', end);
   const int64_t top = max < kNoLimit ? max : std::max<int64_t>(min, 1);
@@ -355,8 +356,9 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
   }
   for (size_t i = properties.size(); i-- > 0;) {
     const auto& [rule, is_required, absent] = properties[i];
-    std::vector<NodeId> before(top + 1);
-    for (int64_t count = 0; count <= top; ++count) {
+    const int64_t most = std::min(top, static_cast<int64_t>(i));
+    std::vector<NodeId> before(most + 1);
+    for (int64_t count = 0; count <= most; ++count) {
       std::vector<NodeId> ways;
       if (rule >= 0 && count < max) ways.push_back(member(i, count, rule, places[after(count)]));
       if (absent >= 0) {

@@ -252,7 +252,32 @@ TEST(SchemaKeywordsTest, SetsAndCounts) {
        {"[1,2]", "[2,3,1]"},
        {"[1]", "[2,2]", "[1,2,3,4]"}},
       {R"({"type": "array", "contains": {"const": 1}, "minContains": 0})", {"[]", "[2]"}, {"1"}},
+      // As many as there may be.
+      {R"({"type": "array", "contains": {"const": 1}, "maxContains": 1000000, "minItems": 3})",
+       {"[2,2,1]", "[1,1,1,1]"},
+       {"[1,1]", "[2,2,2]"}},
+      {R"({"type": "array", "contains": {"const": 1}, "maxContains": 1000000, "maxItems": 2000})",
+       {"[2,2,1]", "[1,1,1,1]"},
+       {"[]", "[2,2,2]"}},
+      {R"({"type": "array", "contains": {"const": 1}, "maxContains": 2, "maxItems": 2})",
+       {"[2,1]", "[1,1]"},
+       {"[]", "[2,2]", "[1,1,1]"}},
+      {R"({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3},
+           "d": {"const": 4}}, "additionalProperties": true, "maxProperties": 100000})",
+       {"{}", R"({"a":1,"d":4,"x":5})"},
+       {R"({"a":2})"}},
+      {R"({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}},
+           "additionalProperties": {"const": 4}, "maxProperties": 4, "minProperties": 1})",
+       {R"({"a":1,"b":2,"c":3,"x":4})", R"({"c":3,"x":4,"y":4,"z":4})", R"({"x":4})"},
+       {"{}", R"({"a":1,"b":2,"c":3,"x":4,"y":4})", R"({"c":3,"x":4,"y":4,"z":4,"w":4})"}},
   });
+  // Most of it is what may follow all that is listed.
+  std::string many;
+  for (int i = 0; i < 20; ++i) absl::StrAppend(&many, i == 0 ? "" : ",", "\"p", i, "\":{}");
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema("{\"properties\":{" + many +
+                                                   R"(},"additionalProperties":{"type":"null"},
+                                                      "maxProperties":100000})")),
+                      R"({"p3":1,"x":null})"));
 }
 
 std::string SetSchema(int values, const std::string& more) {
