@@ -191,7 +191,7 @@ void SchemaCompiler::AddPartTo(const SchemaPart& part, Conjunction* conjunction)
   }
 }
 
-std::string SchemaCompiler::Together(const std::vector<const SchemaJson*>& places) const {
+std::vector<std::string> SchemaCompiler::Shown(const std::vector<const SchemaJson*>& places) const {
   constexpr size_t kShownBytes = 60;
   std::vector<std::string> shown;
   for (const SchemaJson* place : places) {
@@ -203,6 +203,11 @@ std::string SchemaCompiler::Together(const std::vector<const SchemaJson*>& place
     }
     shown.push_back(absl::StrCat(document_.PointerOf(*place), " (", value, ")"));
   }
+  return shown;
+}
+
+std::string SchemaCompiler::Together(const std::vector<const SchemaJson*>& places) const {
+  std::vector<std::string> shown = Shown(places);
   if (shown.size() < 2) return absl::StrCat(absl::StrJoin(shown, ""), " leaves nothing");
   const std::string last = std::move(shown.back());
   shown.pop_back();

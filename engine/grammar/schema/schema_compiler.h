@@ -60,7 +60,9 @@ class SchemaCompiler {
   // The same rule wherever anything is allowed.
   RuleId ValueRule(Conjunction conjunction);
 
-  // For Nothing: "#/minimum (3) and #/maximum (2) cannot hold together". Null ones are left out.
+  // "#/minimum (3)" of each. Null ones are left out.
+  std::vector<std::string> Shown(const std::vector<const SchemaJson*>& places) const;
+  // For Nothing: "#/minimum (3) and #/maximum (2) cannot hold together".
   std::string Together(const std::vector<const SchemaJson*>& places) const;
   absl::Status RegexError(const SchemaJson& where, const absl::Status& status) const;
 

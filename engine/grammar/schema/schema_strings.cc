@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/regex_parser.h"
@@ -185,9 +186,16 @@ Fragment SchemaCompiler::NumberWith(const MergedSchema& schema, JsonText* json,
       range.lower && range.upper ? Compare(range.lower->value, range.upper->value) : -1;
   const bool apart =
       order > 0 || (order == 0 && !(range.lower->inclusive && range.upper->inclusive));
-  std::string why =
-      apart ? Together({at.lower, at.upper})
-            : Together({at.lower, at.upper, at.multiple_of, is_integer ? at.type : nullptr});
+  std::string why;
+  if (apart) {
+    why = Together({at.lower, at.upper});
+  } else if (is_integer || at.multiple_of != nullptr || !range.lower || !range.upper) {
+    why = Together({at.lower, at.upper, at.multiple_of, is_integer ? at.type : nullptr});
+  } else {
+    why = absl::StrCat("no number that is written with ", kMaxDigits,
+                       " digits at most and without an exponent lies between ",
+                       absl::StrJoin(Shown({at.lower, at.upper}), " and "));
+  }
   return NumbersIn(range, std::move(why), builder);
 }
 

@@ -173,6 +173,10 @@ TEST(JsonSchemaErrorsTest, AContradictionNamesItsPlaces) {
        "#/minimum (11), #/maximum (13) and #/multipleOf (7)"},
       {R"({"type": "integer", "format": "int32", "minimum": 1e12})",
        "#/minimum (1000000000000.0) and #/format (\"int32\")"},
+      // Numbers there are, but none that is written.
+      {R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1e-16})",
+       "no number that is written with 15 digits at most and without an exponent lies between "
+       "#/exclusiveMinimum (0) and #/maximum (1e-16)"},
       {R"({"minItems": 2, "maxItems": 1})", "#/minItems (2) and #/maxItems (1)"},
       {R"({"minItems": 1, "items": false})", "#/minItems (1) and #/items (false)"},
       {R"({"minItems": 2, "prefixItems": [{}], "items": false})",
