@@ -1,7 +1,10 @@
 #include "engine/grammar/string_formats.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +17,12 @@ namespace {
 struct Format {
   std::string name;
   std::string regex;
+  // What stands instead in a set of texts of up to `most` characters, which counts them, so that
+  // fewer states are left for what they are.
+  std::string of_set = {};
+  int64_t most = -1;
 };
+constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
 // The calendar: years 1000 to 9999, months with their days, 29 February in leap years.
 std::string DateRegex() {
@@ -42,55 +50,90 @@ const std::vector<Format>& Formats() {
     const std::string duration =
         absl::StrCat("P(", n, "W|(", n, "Y(", months, ")?|", months, "|", days, ")(",
                      time_of_duration, ")?|", time_of_duration, ")");
-    const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,60}[A-Za-z0-9])?";
-    const std::string hostname = absl::StrCat(label, "(\\.", label, "){0,3}");
+    // Of RFC 1123's names with 63 characters a label and 253 in all: up to four long labels, or
+    // eight of which the first, which a machine may have made, is long.
+    auto label = [](int most) {
+      return absl::StrCat("[A-Za-z0-9]([A-Za-z0-9-]{0,", most - 2, "}[A-Za-z0-9])?");
+    };
+    auto labels = [&label](int most, absl::string_view more) {
+      return absl::StrCat(label(most), "(\\.", label(most), ")", more);
+    };
+    const std::string hostname =
+        absl::StrCat("(", labels(62, "{0,3}"), "|", label(62), "(\\.", label(26), "){4,7})");
+    const Format hostnames = {"", hostname, labels(62, "*"), 250};
     const std::string octet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-    // RFC 5321 has 64 characters before the @ and 255 behind it.
-    const std::string atom = "[A-Za-z0-9_+-]",
-                      short_label = "[A-Za-z0-9]([A-Za-z0-9-]{0,48}[A-Za-z0-9])?";
-    const std::string email =
-        absl::StrCat("(", atom, "{1,30}(\\.", atom, "{1,30})?|", atom, "{1,15}(\\.", atom,
-                     "{1,15}){2,3})@", short_label, "(\\.", short_label, "){0,3}\\.[A-Za-z]{2,24}");
-    // RFC 4291 without an IPv4 address at its end: "::" for one run of zeros.
+    const std::string ipv4 = absl::StrCat("(", octet, "\\.){3}", octet);
+    // RFC 5321 has 64 characters before the @, and 254 in all: few long atoms and labels, or many
+    // short ones.
+    const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]", top = "\\.[A-Za-z]{2,24}";
+    auto atoms = [&atom](int most, absl::string_view more) {
+      const std::string one = absl::StrCat(atom, "{1,", most, "}");
+      return absl::StrCat(one, "(\\.", one, ")", more);
+    };
+    const std::string email = absl::StrCat("(", atoms(30, "?"), "|", atoms(15, "{2,3}"), "|",
+                                           atoms(12, "{4}"), "|", atoms(7, "{5,7}"), ")@(",
+                                           labels(40, "{0,3}"), "|", labels(22, "{4,6}"), ")", top);
+    const Format emails = {
+        "", email,
+        absl::StrCat("^(?=[^@]{1,64}@)", atom, "+(\\.", atom, "+)*@", labels(62, "*"), top), 252};
+    // RFC 4291: "::" for one run of zeros; an IPv4 address may be the last two groups.
     const std::string h = "[0-9A-Fa-f]{1,4}";
-    std::string ipv6 = absl::StrCat("((", h, ":){7}", h);
+    std::string groups = absl::StrCat("(", h, ":){7}", h);
+    std::string mixed = absl::StrCat("(", h, ":){6}", ipv4);
     for (int before = 0; before <= 7; ++before) {
       const std::string head = before == 0 ? "" : absl::StrCat(h, "(:", h, "){", before - 1, "}");
       const int most = 7 - before;  // groups behind
-      absl::StrAppend(&ipv6, "|", head,
+      absl::StrAppend(&groups, "|", head,
                       "::", most > 0 ? absl::StrCat("(", h, "(:", h, "){0,", most - 1, "})?") : "");
+      if (most >= 2) absl::StrAppend(&mixed, "|", head, "::(", h, ":){0,", most - 2, "}", ipv4);
     }
-    ipv6 += ")";
     // RFC 3986.
     const std::string sub = "[A-Za-z0-9._~!$&'()*+,;=-]";
     const std::string pchar = "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
     const std::string first = absl::StrCat("(", sub, "|@|%[0-9A-Fa-f]{2})");  // no colon
     const std::string tail = absl::StrCat("(\\?(", pchar, "|[/?])*)?(#(", pchar, "|[/?])*)?");
-    const std::string authority =
-        absl::StrCat("//((", sub, "|%[0-9A-Fa-f]{2}|:)+@)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
-                     "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?(/", pchar, "*)*");
+    const std::string path = absl::StrCat("(/", pchar, "*)*");
+    auto port = [](absl::string_view more) {
+      return absl::StrCat("(:([1-9][0-9]{0,3}|[1-5][0-9]{4}", more, "))?");
+    };
+    const std::string high_ports = "|6([0-4][0-9]{3}|5([0-4][0-9]{2}|5([0-2][0-9]|3[0-5])))|";
+    const std::string host =
+        absl::StrCat("((", sub, "|%[0-9A-Fa-f]{2}|:)+@)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?");
     const std::string absolute = absl::StrCat("/(", pchar, "+(/", pchar, "*)*)?");
-    const std::string uri =
-        absl::StrCat("(file://", absolute, "|[A-Za-z][A-Za-z0-9+.-]*:(", authority, "|", absolute,
-                     "|", pchar, "+(/", pchar, "*)*))", tail);
-    const std::string relative =
-        absl::StrCat("(", authority, "|", absolute, "|", first, "+(/", pchar, "*)*)?", tail);
+    auto uri_with = [&](const std::string& authority) {
+      return absl::StrCat("(file://", absolute, "|[A-Za-z][A-Za-z0-9+.-]*:(", authority, "|",
+                          absolute, "|", pchar, "+(/", pchar, "*)*))", tail);
+    };
+    auto relative_with = [&](const std::string& authority) {
+      return absl::StrCat("(", authority, "|", absolute, "|", first, "+(/", pchar, "*)*)?", tail);
+    };
+    const std::string authority =
+        absl::StrCat("//(", host, "|\\[(", groups, ")\\])", port(high_ports), path);
+    const std::string of_name = absl::StrCat("//", host, port(""), path);
+    const Format uris = {"", uri_with(authority), uri_with(of_name), kAnyLength};
+    const Format references = {
+        "", absl::StrCat("(", uris.regex, "|", relative_with(authority), ")"),
+        absl::StrCat("(", uris.of_set, "|", relative_with(of_name), ")"), kAnyLength};
+    auto named = [](absl::string_view name, Format format) {
+      format.name = std::string(name);
+      return format;
+    };
     auto* const formats = new std::vector<Format>({
         {"date", date},
         {"time", time},
         {"date-time", absl::StrCat(date, "T", time)},
         {"duration", duration},
-        {"email", email},
-        {"idn-email", email},
-        {"hostname", hostname},
-        {"idn-hostname", hostname},
-        {"ipv4", absl::StrCat("(", octet, "\\.){3}", octet)},
-        {"ipv6", ipv6},
+        named("email", emails),
+        named("idn-email", emails),
+        named("hostname", hostnames),
+        named("idn-hostname", hostnames),
+        {"ipv4", ipv4},
+        {"ipv6", absl::StrCat("(", groups, "|", mixed, ")"), groups, 44},
         {"uuid", "[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"},
-        {"uri", uri},
-        {"iri", uri},
-        {"uri-reference", absl::StrCat("(", uri, "|", relative, ")")},
-        {"iri-reference", absl::StrCat("(", uri, "|", relative, ")")},
+        named("uri", uris),
+        named("iri", uris),
+        named("uri-reference", references),
+        named("iri-reference", references),
         {"uri-template", absl::StrCat("([A-Za-z0-9._~:/?#@!$&()*+,;=-]|%[0-9A-F]{2}|",
                                       "\\{[+#./;?&]?[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*\\})*")},
         {"json-pointer", "(/([^~/]|~[01])*)*"},
@@ -113,13 +156,24 @@ const std::vector<Format>& Formats() {
   return formats;
 }
 
+const Format* FindFormat(absl::string_view format) {
+  for (const Format& known : Formats()) {
+    if (format == known.name) return &known;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 absl::string_view FormatRegex(absl::string_view format) {
-  for (const Format& known : Formats()) {
-    if (format == known.name) return known.regex;
-  }
-  return {};
+  const Format* known = FindFormat(format);
+  return known == nullptr ? absl::string_view() : known->regex;
+}
+
+absl::string_view FormatRegexOfSet(absl::string_view format, std::optional<int64_t> max_length) {
+  const Format* known = FindFormat(format);
+  if (known == nullptr) return {};
+  return max_length.value_or(kAnyLength) <= known->most ? known->of_set : known->regex;
 }
 
 bool IsFormat(absl::string_view format) {

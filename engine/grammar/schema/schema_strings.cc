@@ -57,7 +57,8 @@ absl::StatusOr<TextSet> SchemaCompiler::StringSet(const MergedSchema& schema) {
     return absl::OkStatus();
   };
   for (const SchemaJson* format : schema.formats) {
-    RETURN_IF_ERROR(narrow(work_.texts.OfFormat(format->string()), *format));
+    const absl::string_view regex = FormatRegexOfSet(format->string(), schema.max_length);
+    RETURN_IF_ERROR(narrow(work_.texts.OfFormat(regex), *format));
   }
   for (const SchemaJson* pattern : schema.patterns) {
     RETURN_IF_ERROR(narrow(PatternSet(*pattern, pattern->string()), *pattern));

@@ -240,7 +240,8 @@ class Validator {
         return Matches(argument, value);
       case Keyword::kFormat: {
         if (!argument.is_string() || FormatRegex(argument.string()).empty()) return true;
-        ASSIGN_OR_RETURN(const SharedTextSet texts, work_.texts.OfFormat(argument.string()));
+        ASSIGN_OR_RETURN(const SharedTextSet texts,
+                         work_.texts.OfFormat(FormatRegex(argument.string())));
         if (texts->Contains(value)) return true;
         return document_.Error(
             argument, absl::StrCat("whether a value that is spelled out is of the format \"",

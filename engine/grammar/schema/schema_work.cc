@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "engine/grammar/string_formats.h"
 
 namespace lm {
 namespace {
@@ -18,9 +17,9 @@ absl::StatusOr<SharedTextSet> KnownTexts::OfPattern(const std::string& pattern) 
   return Keep(TextSet::OfPattern(pattern), pattern, &patterns_);
 }
 
-absl::StatusOr<SharedTextSet> KnownTexts::OfFormat(const std::string& format) {
-  if (auto known = formats_.find(format); known != formats_.end()) return known->second;
-  return Keep(TextSet::OfRegex(FormatRegex(format)), format, &formats_);
+absl::StatusOr<SharedTextSet> KnownTexts::OfFormat(absl::string_view regex) {
+  if (auto known = formats_.find(regex); known != formats_.end()) return known->second;
+  return Keep(TextSet::OfRegex(regex), std::string(regex), &formats_);
 }
 
 absl::StatusOr<SharedTextSet> KnownTexts::Keep(absl::StatusOr<TextSet> set, const std::string& name,

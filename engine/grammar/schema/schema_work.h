@@ -25,8 +25,8 @@ class KnownTexts {
  public:
   // Errors: as TextSet::OfPattern.
   absl::StatusOr<SharedTextSet> OfPattern(const std::string& pattern);
-  // REQUIRES: it is a format of strings.
-  absl::StatusOr<SharedTextSet> OfFormat(const std::string& format);
+  // `regex`: see string_formats.h.
+  absl::StatusOr<SharedTextSet> OfFormat(absl::string_view regex);
 
  private:
   using Sets = HashMap<std::string, absl::StatusOr<SharedTextSet>>;
@@ -35,7 +35,7 @@ class KnownTexts {
                                      Sets* sets);
 
   Sets patterns_;
-  Sets formats_;
+  Sets formats_;      // by their expressions
   size_t bytes_ = 0;  // of both
 };
 
