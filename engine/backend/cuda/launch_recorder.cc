@@ -232,15 +232,20 @@ cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
   const bool alone = pending_.IsOfOneQueue();
   error = graph->exec == nullptr ? Build(graph) : Update(graph);
   const bool made = error == cudaSuccess;
+  bool fits = true;
   if (made && !alone) error = WaitForOthers(queue);
-  if (made && error == cudaSuccess) error = api_.GraphLaunch(graph->exec, queues_[queue].stream);
-  if (made && error == cudaSuccess && !alone) error = LetOthersWait(queue);
+  if (made && error == cudaSuccess) {
+    error = api_.GraphLaunch(graph->exec, queues_[queue].stream);
+    fits = error != cudaErrorMemoryAllocation;
+  }
+  if (made && fits && error == cudaSuccess && !alone) error = LetOthersWait(queue);
   if (error == cudaSuccess) return error;
-  // It has not been launched, and is not what it was: the next time it is made anew.
+  // It is not what it was, or has no room: the next time it is made anew.
   // It may be that nodes that begin early cannot be told other arguments.
   if (!made && error != cudaErrorMemoryAllocation) overlaps_ = false;
   Destroy(graph);
-  if (made) return error;
+  if (made && fits) return error;
+  if (made) std::swap(graph->list, pending_);  // Update has taken it
   api_.GetLastError();
   return LaunchEach();
 }

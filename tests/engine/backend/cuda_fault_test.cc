@@ -638,8 +638,8 @@ TEST(LaunchRecorderTest, AListThatComesAgainIsLaunchedAsAGraph) {
 TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
   constexpr int kKernels = 10;
   static const char kKernel[kKernels] = {};
-  // The calls of making a graph: one to create it, one a node, one to instantiate it.
-  for (int failing = 1; failing < 1 + kKernels + 2; ++failing) {
+  // The calls of a graph: one to create it, one a node, one to instantiate it, one to launch it.
+  for (int failing = 1; failing <= 1 + kKernels + 2; ++failing) {
     SCOPED_TRACE(failing);
     fake = {};
     {
@@ -672,6 +672,42 @@ TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
     }
     EXPECT_TRUE(fake.memory.empty());
   }
+}
+
+// A graph that was told other arguments, and then has no room: the kernels have these all the same.
+TEST(LaunchRecorderTest, AGraphThatFindsNoMemoryLeavesItsKernelsTheirArguments) {
+  static const char kKernel[4] = {};
+  static std::vector<int64_t> seen;
+  seen.clear();
+  CudaApi api = kFakeApi;
+  api.LaunchKernel = [](const void*, dim3, dim3, void** arguments, size_t, cudaStream_t) {
+    seen.push_back(*static_cast<int64_t*>(arguments[0]));
+    return cudaSuccess;
+  };
+  fake = {};
+  {
+    LaunchRecorder recorder(api);
+    const int queue = recorder.AddQueue(0, nullptr, /*overlaps=*/false);
+    auto flush = [&](int64_t argument) {
+      for (const char& kernel : kKernel) {
+        void* arguments[] = {&argument};
+        const size_t sizes[] = {sizeof(argument)};
+        recorder.Add(queue, &kernel, 1, 32, 0, arguments, sizes, 1);
+      }
+      return recorder.Flush();
+    };
+    EXPECT_EQ(flush(1), cudaSuccess);
+    EXPECT_EQ(flush(1), cudaSuccess);
+    EXPECT_EQ(fake.graph_launches, 1);
+    fake.fail_at = fake.calls + 4 + 1;  // each node is told, and then it is launched
+    fake.error = cudaErrorMemoryAllocation;
+    EXPECT_EQ(flush(2), cudaSuccess);
+    EXPECT_EQ(fake.graph_launches, 1);
+    EXPECT_EQ(seen, std::vector<int64_t>({1, 1, 1, 1, 2, 2, 2, 2}));
+    EXPECT_EQ(flush(2), cudaSuccess);
+    EXPECT_EQ(fake.graph_launches, 2);
+  }
+  EXPECT_TRUE(fake.memory.empty());
 }
 
 // Where kernels may begin early an edge of each says so. A driver that refuses that gets a graph
