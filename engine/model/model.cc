@@ -201,9 +201,11 @@ std::future<std::invoke_result_t<Body>> Beside(Body body) {
   });
 }
 
+// `on_gpu`: whether a GPU was to have some of the layers, as far as it came.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
-                                                 const std::atomic<bool>& cancel) {
+                                                 const std::atomic<bool>& cancel, bool* on_gpu) {
+  *on_gpu = false;
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, OpenModelFile(path, &cancel));
   ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf, options.pooling));
   if (options.context_length < 0 || options.context_length > spec.context_length) {
@@ -214,8 +216,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   if (options.context_length > 0) spec.context_length = options.context_length;
   ASSIGN_OR_RETURN(const std::vector<DeviceLayers> plan,
                    PlanDevices(options.device, spec.num_layers()));
+  *on_gpu = HasGpu(plan);
   ASSIGN_OR_RETURN(const DType asked_kv_type, KvTypeOn(plan, options.kv_type));
-  const DType kv_type = KvTypeOf(spec, HasGpu(plan), asked_kv_type);
+  const DType kv_type = KvTypeOf(spec, *on_gpu, asked_kv_type);
   const bool guesses = options.mtp && options.draft.empty() && plan.size() == 1;
   if (!guesses || !spec.causal || spec.pooling.ranks) spec.LeaveOutMtp();
   ASSIGN_OR_RETURN(Devices devices, CreateBackends(plan, options));
@@ -325,15 +328,16 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
                                                    const ModelOptions& options,
                                                    const std::atomic<bool>& cancel) {
-  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options, cancel);
+  bool on_gpu;
+  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options, cancel, &on_gpu);
   const bool unfit = absl::IsResourceExhausted(model.status()) ||
                      absl::IsFailedPrecondition(model.status()) ||
                      absl::IsUnavailable(model.status());
-  if (options.device == "auto" && unfit) {
+  if (options.device == "auto" && on_gpu && unfit) {
     const std::string reason(model.status().message());
     ModelOptions on_cpu = options;
     on_cpu.device = "cpu";
-    model = LoadModel(path, on_cpu, cancel);
+    model = LoadModel(path, on_cpu, cancel, &on_gpu);
     if (model.ok()) (*model)->info_.device_reason = reason;
   }
   if (!model.ok() && model.status().message().find(path) == absl::string_view::npos) {

@@ -1,16 +1,21 @@
 // Files that are well-formed GGUF but no model: each refusal names the key or tensor and the
 // numbers.
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <initializer_list>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "engine/model/device_plan.h"
 #include "engine/model/weight_loader.h"
 #include "tests/engine/model/small_model.h"
 #include "tests/testdata.h"
@@ -33,6 +38,31 @@ TEST(BadModelTest, TheModelThatTheOthersDifferFromLoads) {
   auto model = SmallModel().Load();
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->info().vocab_size, 259);
+}
+
+// What a smaller device would not help is not tried again.
+TEST(BadModelTest, AutoIsTriedOnceWhereItIsTheCpu) {
+  if (HasGpu(PlanDevices("auto", 1).value())) GTEST_SKIP() << "there is a GPU";
+  const std::string path = testing::TempDir() + "/auto_is_tried_once.gguf";
+  SmallModel().Write(path);
+  const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  const absl::Cleanup gone = [&] {
+    close(watch);
+    std::filesystem::remove(path);
+  };
+  ASSERT_GE(inotify_add_watch(watch, path.c_str(), IN_OPEN | IN_CLOSE_NOWRITE), 0);
+  auto times_opened = [&](const char* device) {
+    // A folder is no adapter: FailedPrecondition.
+    const absl::Status status =
+        Model::Load(path, {.device = device, .lora = {{.path = testing::TempDir()}}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    int opened = 0;
+    inotify_event event;  // without a name, for the watch is a file's
+    while (read(watch, &event, sizeof(event)) == sizeof(event)) opened += event.mask == IN_OPEN;
+    return opened;
+  };
+  EXPECT_EQ(times_opened("auto"), times_opened("cpu"));
 }
 
 TEST(BadModelTest, UnknownArchitecture) {
