@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/cpu_features.h"
@@ -44,6 +46,47 @@ CacheSpec ClassesOf(const ModelSpec& spec, DType dtype) {
   cache.shape.classes.emplace_back();  // the full one
   for (const LayerSpec& layer : spec.layers) AddLayer(layer, dtype, &cache);
   return cache;
+}
+
+// Of a block of each class, and a state, of the layers [first, end): as one of so many devices that
+// share the KV heads has them.
+double LevelBytes(const ModelSpec& spec, const CacheSpec& classes, int64_t first, int64_t end,
+                  int32_t devices) {
+  const std::vector<int32_t> kv_heads = CommonKvHeads(spec, classes, first, end);
+  double bytes = 0;
+  for (int64_t i = first; i < end; ++i) {
+    if (const int32_t c = classes.class_of[i]; c >= 0) {
+      const BlockBytes block = BlockBytesOf(*spec.layers[i].attention(), classes.dtype);
+      bytes += static_cast<double>(block.own) / KvShares(kv_heads[c], devices) +
+               static_cast<double>(block.full);
+    }
+    bytes += static_cast<double>(StatesOf(spec.layers[i]).bytes());
+  }
+  return bytes;
+}
+
+// A device's memory, and what of all its rooms' layers is kept there.
+struct DeviceMemory {
+  double level_bytes = 0;  // LevelBytes, some
+  int64_t free_bytes = 0;  // as CacheRoom
+};
+
+// By the devices' names; the host's has none.
+std::map<std::string, DeviceMemory> MemoriesOf(const ModelSpec& spec, const CacheSpec& classes,
+                                               absl::Span<const CacheRoom> rooms) {
+  std::map<std::string, DeviceMemory> memories;
+  for (const CacheRoom& room : rooms) {
+    const double own =
+        LevelBytes(spec, classes, room.first, room.end, static_cast<int32_t>(room.devices.size()));
+    if (own == 0) continue;
+    for (const std::string& device : room.devices) {
+      const auto [memory, added] = memories.try_emplace(room.free_bytes < 0 ? "" : device);
+      DeviceMemory& all = memory->second;
+      all.level_bytes += own;
+      all.free_bytes = added ? room.free_bytes : std::min(all.free_bytes, room.free_bytes);
+    }
+  }
+  return memories;
 }
 
 }  // namespace
@@ -126,31 +169,15 @@ CacheSpec SmallestCache(const ModelSpec& spec, DType dtype) {
 absl::StatusOr<CacheSpec> PlanCacheIn(const ModelSpec& spec, absl::Span<const CacheRoom> rooms,
                                       DType dtype) {
   const CacheSpec classes = ClassesOf(spec, dtype);
-  // Of a block of each class, and a state: as one of so many devices has them.
-  auto bytes_of = [&](int64_t first, int64_t end, int32_t devices) {
-    const std::vector<int32_t> kv_heads = CommonKvHeads(spec, classes, first, end);
-    double bytes = 0;
-    for (int64_t i = first; i < end; ++i) {
-      if (const int32_t c = classes.class_of[i]; c >= 0) {
-        const BlockBytes block = BlockBytesOf(*spec.layers[i].attention(), dtype);
-        bytes += static_cast<double>(block.own) / KvShares(kv_heads[c], devices) +
-                 static_cast<double>(block.full);
-      }
-      bytes += static_cast<double>(StatesOf(spec.layers[i]).bytes());
-    }
-    return bytes;
-  };
-  const double all = bytes_of(0, spec.all_layers(), /*devices=*/1);
+  const double all = LevelBytes(spec, classes, 0, spec.all_layers(), /*devices=*/1);
   double bytes = static_cast<double>(std::numeric_limits<int64_t>::max() / 2);
   int64_t free_bytes = -1;  // of the device that bounds it
-  for (const CacheRoom& room : rooms) {
-    const double own = bytes_of(room.first, room.end, room.devices);
-    if (own == 0) continue;
-    const int64_t most = room.free_bytes < 0 ? DefaultCacheBytes() : room.free_bytes / 2;
-    const double in_all = static_cast<double>(most) * all / own;
+  for (const auto& [device, memory] : MemoriesOf(spec, classes, rooms)) {
+    const int64_t most = memory.free_bytes < 0 ? DefaultCacheBytes() : memory.free_bytes / 2;
+    const double in_all = static_cast<double>(most) * all / memory.level_bytes;
     if (in_all >= bytes) continue;
     bytes = in_all;
-    free_bytes = room.free_bytes;
+    free_bytes = memory.free_bytes;
   }
   absl::StatusOr<CacheSpec> cache = PlanCache(spec, static_cast<int64_t>(bytes), dtype);
   if (!absl::IsInvalidArgument(cache.status()) || free_bytes < 0) return cache;

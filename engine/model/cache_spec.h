@@ -14,6 +14,7 @@
 #define LM_ENGINE_MODEL_CACHE_SPEC_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -66,12 +67,14 @@ CacheSpec SmallestCache(const ModelSpec& spec, DType dtype);
 struct CacheRoom {
   int64_t first = 0;
   int64_t end = 0;
-  int64_t free_bytes = 0;  // of the device's memory; -1: it is the host's
-  int32_t devices = 1;     // that share the KV heads where these come out even, with so much each
+  int64_t free_bytes = 0;  // of each device's memory; -1: it is the host's
+  // That share the KV heads where these come out even. One may have several rooms.
+  std::vector<std::string> devices;
 };
 
-// As many bytes as leave half of what is free, and no more than DefaultCacheBytes() of the host's:
-// the default. ResourceExhausted, with the numbers, where that is too little.
+// As many bytes as leave half of what is free, and no more than DefaultCacheBytes() of the host's,
+// whose memory is one whatever computes there: the default. ResourceExhausted, with the numbers,
+// where that is too little.
 absl::StatusOr<CacheSpec> PlanCacheIn(const ModelSpec& spec, absl::Span<const CacheRoom> rooms,
                                       DType dtype);
 

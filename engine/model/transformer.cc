@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/feed_forward.h"
@@ -152,7 +153,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
   for (Stage& stage : model->stages_) {
     stage.cache = {};
     ASSIGN_OR_RETURN(const int64_t free, stage.backend->FreeBytes());
-    rooms.push_back({stage.first, stage.end, free, stage.backend->num_devices()});
+    rooms.push_back({stage.first, stage.end, free, absl::StrSplit(stage.backend->name(), '+')});
   }
   ASSIGN_OR_RETURN(const CacheSpec cache, kv_bytes > 0 ? PlanCache(spec, kv_bytes, kv_dtype)
                                                        : PlanCacheIn(spec, rooms, kv_dtype));

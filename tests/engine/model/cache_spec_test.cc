@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace lm {
 namespace {
 
@@ -100,6 +102,31 @@ TEST(CacheSpecTest, StatesHaveHalfOfTheBudgetAndNoMoreThanTheyCanUse) {
   EXPECT_EQ(Plan(spec, 4 * kState + kBlock).shape.num_states, 2);
   EXPECT_THAT(std::string(PlanCache(spec, 4 * kState, DType::kF16).status().message()),
               HasSubstr("for two states"));
+}
+
+TEST(CacheSpecTest, ADeviceHasOneShareHoweverManyRoomsItHas) {
+  ModelSpec spec;
+  spec.context_length = 200000;
+  spec.layers = {Attention(2, 16), Attention(2, 16), Attention(2, 16), Attention(2, 16)};
+  auto blocks = [&spec](const std::vector<CacheRoom>& rooms) {
+    const auto cache = PlanCacheIn(spec, rooms, DType::kF16);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    return cache.ok() ? cache->shape.classes[0].num_blocks : 0;
+  };
+  constexpr int64_t kFree = 2 * 100 * 4 * kBlock;
+  EXPECT_EQ(blocks({{0, 4, kFree, {"cuda:0"}}}), 100);
+  EXPECT_EQ(blocks({{0, 2, kFree, {"cuda:0"}}, {2, 4, kFree, {"cuda:1"}}}), 200);
+  EXPECT_EQ(
+      blocks({{0, 1, kFree, {"cuda:0"}}, {1, 3, 4 * kFree, {"cuda:1"}}, {3, 4, kFree, {"cuda:0"}}}),
+      200);
+  EXPECT_EQ(blocks({{0, 2, kFree, {"cuda:0"}}, {2, 4, kFree, {"cuda:0"}}}), 100);
+  EXPECT_EQ(blocks({{0, 4, kFree, {"cuda:0", "cuda:1"}}}), 200);
+  EXPECT_EQ(blocks({{0, 2, kFree, {"cuda:0", "cuda:1"}}, {2, 4, kFree, {"cuda:1"}}}), 133);
+  // The host's memory is one.
+  const int32_t host = blocks({{0, 4, -1, {"cpu"}}});
+  EXPECT_EQ(blocks({{0, 2, -1, {"cpu"}}, {2, 4, -1, {"cpu"}}}), host);
+  EXPECT_EQ(blocks({{0, 2, -1, {"cpu"}}, {2, 4, -1, {"reference"}}}), host);
+  EXPECT_EQ(blocks({{0, 4, -1, {"cpu", "cpu"}}}), host);
 }
 
 TEST(CacheSpecTest, WithoutFullAttentionItsBlocksAreOnlyNumbers) {
