@@ -1,5 +1,7 @@
 #include "engine/backend/registry.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -112,6 +114,11 @@ std::vector<DeviceInfo> ListDevices() {
          .unusable = gpu.unusable});
   }
   return devices;
+}
+
+bool HasNvidiaDriver() {
+  const ExitGuard guard;
+  return guard.allowed() && (access("/dev/nvidiactl", F_OK) == 0 || FindsCudaDriver());
 }
 
 std::vector<BackendOptions> AvailableBackends() {

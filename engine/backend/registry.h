@@ -51,6 +51,10 @@ struct DeviceInfo {
 // begun.)
 std::vector<DeviceInfo> ListDevices();
 
+// Whether there is something of an NVIDIA GPU, its driver's library or the device that this makes,
+// whether or not this build can use it. (False once exit() has begun.)
+bool HasNvidiaDriver();
+
 // What a matrix of weights takes in the memory of "cpu". REQUIRES: the type is one of weights.
 int64_t CpuMatrixBytes(DType dtype, int64_t rows, int64_t cols);
 

@@ -74,9 +74,14 @@ absl::Status CheckDevices(absl::string_view devices) {
 std::string WhyNoGpu() {
   std::string why;
   for (const DeviceInfo& info : ListDevices()) {
-    if (!absl::StrContains(info.device, ':')) continue;
+    if (info.device == "cpu") continue;
     if (info.unusable.empty()) return "";
-    if (why.empty()) why = absl::StrCat(info.device, " (", info.name, "): ", info.unusable);
+    if (!why.empty()) continue;
+    if (absl::StrContains(info.device, ':')) {
+      why = absl::StrCat(info.device, " (", info.name, "): ", info.unusable);
+    } else if (HasNvidiaDriver()) {
+      why = info.unusable;
+    }
   }
   return why;
 }

@@ -33,8 +33,8 @@ struct DeviceLayers {
 // "auto".
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers);
 
-// Why no GPU of those that there are can be used: of the first. Empty where one can, or none is
-// there.
+// Why no GPU of those that there are can be used: of the first; where none can be looked at, why
+// that is. Empty where one can, or nothing is there of any.
 std::string WhyNoGpu();
 
 // The type of keys and values for such layers where `asked` is asked for: without that kI16 on

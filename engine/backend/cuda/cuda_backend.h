@@ -56,6 +56,9 @@ struct CudaDeviceInfo {
 // The GPUs that CUDA sees, in its order; FailedPrecondition, saying why, where it sees none.
 absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices();
 
+// Whether CUDA's driver, of whatever version, can be opened here.
+bool FindsCudaDriver();
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_BACKEND_CUDA_CUDA_BACKEND_H_

@@ -1,5 +1,7 @@
 #include "engine/backend/cuda/device_list.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
@@ -94,7 +96,20 @@ CudaDeviceInfo Describe(const CudaApi& api, int index) {
   return info;
 }
 
+// CUDA has one error for both.
+std::string WhyNoDriver() {
+  if (!FindsCudaDriver()) return "; the NVIDIA driver's library, libcuda.so.1, is not to be found";
+  return absl::StrCat("; the NVIDIA driver is older than this build's CUDA runtime ",
+                      CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10);
+}
+
 }  // namespace
+
+bool FindsCudaDriver() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
 
 absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices() {
   return ListCudaDevices(RuntimeApi());
@@ -105,13 +120,9 @@ absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices(const CudaApi& api) 
   cudaError_t error = api.GetDeviceCount(&count);
   if (error != cudaSuccess) {
     api.GetLastError();
-    absl::string_view hint;
-    if (error == cudaErrorInsufficientDriver) {
-      hint = "; the NVIDIA driver is missing, or older than this build's CUDA runtime ";
-    }
-    return absl::FailedPreconditionError(absl::StrCat(
-        "no CUDA device: ", CudaErrorText(error), hint,
-        hint.empty() ? "" : absl::StrCat(CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("no CUDA device: ", CudaErrorText(error),
+                     error == cudaErrorInsufficientDriver ? WhyNoDriver() : ""));
   }
   if (count == 0) return absl::FailedPreconditionError("no CUDA device: the driver sees no GPU");
   std::vector<CudaDeviceInfo> devices;

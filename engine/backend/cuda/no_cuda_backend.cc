@@ -15,4 +15,6 @@ absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices() {
   return absl::FailedPreconditionError("this build has no CUDA backend");
 }
 
+bool FindsCudaDriver() { return false; }
+
 }  // namespace lm
