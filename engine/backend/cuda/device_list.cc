@@ -3,12 +3,15 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/this_process.h"
 
 namespace lm {
 namespace {
@@ -96,6 +99,18 @@ CudaDeviceInfo Describe(const CudaApi& api, int index) {
   return info;
 }
 
+// The process that CUDA has begun in: it works in none that is forked from it. 0: nowhere.
+constinit std::atomic<uint64_t> cuda_process{0};
+
+absl::Status CheckNotForked() {
+  const uint64_t owner = cuda_process.load();
+  if (owner == 0 || owner == ThisProcess()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "no CUDA device: this process was forked from one that had looked for GPUs, after which CUDA "
+      "works in that one only: open the database after fork, in a child of a process that has "
+      "looked for none (or that exec has started: spawn)");
+}
+
 // CUDA has one error for both.
 std::string WhyNoDriver() {
   if (!FindsCudaDriver()) return "; the NVIDIA driver's library, libcuda.so.1, is not to be found";
@@ -116,6 +131,7 @@ absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices() {
 }
 
 absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices(const CudaApi& api) {
+  RETURN_IF_ERROR(CheckNotForked());
   int count = 0;
   cudaError_t error = api.GetDeviceCount(&count);
   if (error != cudaSuccess) {
@@ -124,6 +140,8 @@ absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices(const CudaApi& api) 
         absl::StrCat("no CUDA device: ", CudaErrorText(error),
                      error == cudaErrorInsufficientDriver ? WhyNoDriver() : ""));
   }
+  uint64_t nobody = 0;
+  cuda_process.compare_exchange_strong(nobody, ThisProcess());
   if (count == 0) return absl::FailedPreconditionError("no CUDA device: the driver sees no GPU");
   std::vector<CudaDeviceInfo> devices;
   for (int i = 0; i < count; ++i) devices.push_back(Describe(api, i));

@@ -2,6 +2,8 @@
 // Status, give back what it took, and leave the backend either usable or lost. Kernels are not run;
 // only how they are launched is looked at.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -837,6 +839,25 @@ TEST(CudaDeviceListTest, SaysWhyADeviceIsNotUsed) {
   ASSERT_EQ(devices.size(), 2u);
   EXPECT_EQ(devices[0].name, "Fake GPU");
   EXPECT_EQ(devices[0].memory_bytes, 1000);
+}
+
+TEST(CudaDeviceListTest, AChildOfAProcessThatHasLookedIsToldSo) {
+  fake = {};
+  ASSERT_TRUE(ListCudaDevices(kFakeApi).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    fake = {};
+    const absl::Status status = CudaBackend::Create(kFakeApi, 0).status();
+    _exit(absl::IsFailedPrecondition(status) &&
+                  absl::StrContains(status.message(), "forked from one that had looked for GPUs") &&
+                  fake.calls == 0
+              ? 0
+              : 1);
+  }
+  int exited = 0;
+  ASSERT_EQ(waitpid(child, &exited, 0), child);
+  EXPECT_TRUE(WIFEXITED(exited) && WEXITSTATUS(exited) == 0);
+  EXPECT_TRUE(ListCudaDevices(kFakeApi).ok());  // here it works
 }
 
 TEST(CudaDeviceTest, AGpuThatHasNoKernelsIsNotOpened) {
