@@ -59,6 +59,8 @@ absl::Status AddExpertUpdates(const LayerRun& run, Projection FeedForwardWeights
   if (run.adapted.empty() || !updated) return absl::OkStatus();
   const ExpertRoutes& routes = run.act.routes;
   std::vector<int32_t> begins(routes.experts + 1), rows(routes.num_slots());
+  // As a rehearsal, which brings nothing, leaves them: the last one has as much as one can have.
+  begins.back() = static_cast<int32_t>(run.rows);
   RETURN_IF_ERROR(
       run.backend->Download(routes.begin, begins.data(), begins.size() * sizeof(begins[0])));
   RETURN_IF_ERROR(run.backend->Download(routes.rows, rows.data(), rows.size() * sizeof(rows[0])));

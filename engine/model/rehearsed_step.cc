@@ -39,8 +39,9 @@ StepBounds StepBoundsOf(const ModelSpec& spec) {
   return {.tokens = kMostStepTokens + whole, .context = spec.context_length};
 }
 
-RehearsedStep::RehearsedStep(const ModelSpec& spec, const CacheShape& cache)
+RehearsedStep::RehearsedStep(const ModelSpec& spec, const CacheShape& cache, int32_t adapters)
     : spec_(spec), cache_(cache) {
+  for (int32_t i = 0; i < adapters; ++i) adapters_.push_back({.adapter = i});
   for (std::vector<uint64_t>& mask : masks_) mask.assign((spec.vocab + 63) / 64, ~uint64_t{0});
   for (int32_t i = 0; i < kRepeatWindow; ++i) {
     context_.push_back(static_cast<int32_t>(i % spec.vocab));
@@ -51,6 +52,7 @@ ModelStep RehearsedStep::Of(int64_t tokens) const {
   ModelStep step = StepAtTheEnd(spec_, cache_, tokens);
   const auto rows = static_cast<int64_t>(step.tables.tokens.size());
   if (spec_.has_mtp) step.mtp_next.resize(rows);
+  AppendAdapted(0, static_cast<int32_t>(rows), adapters_, &step.adapted);
   Sample(rows, &step);
   return step;
 }

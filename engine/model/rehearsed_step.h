@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/model/adapter_set.h"
 #include "engine/model/language_model.h"
 #include "engine/model/model_spec.h"
 
@@ -19,11 +20,11 @@ StepBounds StepBoundsOf(const ModelSpec& spec);
 class RehearsedStep {
  public:
   // REQUIRES: both outlive this.
-  RehearsedStep(const ModelSpec& spec, const CacheShape& cache);
+  RehearsedStep(const ModelSpec& spec, const CacheShape& cache, int32_t adapters);
 
-  // `tokens` of as many sequences as there can be, at the ends of the longest contexts. Of as many
-  // rows as ever a token is drawn, each with a mask and adjustments of its own. All blocks and
-  // states have the number 0.
+  // `tokens` of as many sequences as there can be, at the ends of the longest contexts, all with
+  // every adapter. Of as many rows as ever a token is drawn, each with a mask and adjustments of
+  // its own. All blocks and states have the number 0.
   ModelStep Of(int64_t tokens) const;
   // The same of the layer that guesses. REQUIRES: spec.has_mtp.
   ModelStep OfMtp(int64_t tokens) const;
@@ -33,6 +34,7 @@ class RehearsedStep {
 
   const ModelSpec& spec_;
   const CacheShape& cache_;
+  AdapterSet adapters_;
   std::vector<uint64_t> masks_[2];  // all tokens
   std::vector<int32_t> context_;    // of kRepeatWindow tokens
 };

@@ -148,7 +148,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(create(SmallestCache(spec, kv_dtype)));
-  RETURN_IF_ERROR(WithContext(model->Rehearse(), "the memory of a step"));
+  RETURN_IF_ERROR(
+      WithContext(model->Rehearse(static_cast<int32_t>(adapters.size())), "the memory of a step"));
   std::vector<CacheRoom> rooms;
   for (Stage& stage : model->stages_) {
     stage.cache = {};
@@ -173,7 +174,7 @@ Transformer::Transformer(const ModelSpec& spec, const CacheShape& cache, std::ve
   }
 }
 
-absl::Status Transformer::Rehearse() {
+absl::Status Transformer::Rehearse(int32_t adapters) {
   auto on_host = [](const Stage& stage) { return stage.backend->uses_host_memory(); };
   if (std::all_of(stages_.begin(), stages_.end(), on_host)) return absl::OkStatus();
   const StepBounds bounds = StepBoundsOf(spec_);
@@ -186,7 +187,7 @@ absl::Status Transformer::Rehearse() {
     step_ = {};
   };
   set_rehearsal(&bounds);
-  const RehearsedStep steps(spec_, cache_);
+  const RehearsedStep steps(spec_, cache_, adapters);
   const std::atomic<bool> never{false};
   StepResults results;
   // Which kernels there are depends on how many rows they have.

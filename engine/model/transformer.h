@@ -77,7 +77,7 @@ class Transformer final : public LanguageModel {
 
   // Runs the greatest step, and smaller ones, on devices with memory of their own, as Backend's
   // set_rehearsal says.
-  absl::Status Rehearse();
+  absl::Status Rehearse(int32_t adapters);
 
   // Before weights are read, at least every few seconds: whether they are still there.
   absl::Status CheckWeights();

@@ -5,18 +5,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "engine/model/model.h"
 #include "engine/model/step_bounds.h"
 #include "tests/engine/backend/cuda_on_host/device_memory.h"
 #include "tests/engine/backend/cuda_on_host/runtime_counts.h"
 #include "tests/engine/backend/cuda_on_host/simulation.h"
 #include "tests/engine/model/golden_file.h"
+#include "tests/engine/model/random_adapter.h"
 
 namespace lm {
 namespace {
@@ -24,10 +27,25 @@ namespace {
 using ::testing::HasSubstr;
 
 absl::StatusOr<std::unique_ptr<Model>> LoadOn(const std::string& device, int64_t kv_bytes,
-                                              const std::string& model = "llama-q8_0") {
-  return Model::Load(
-      ModelPath(model, ".gguf"),
-      {.device = device, .threads = 1, .kv_bytes = kv_bytes, .least_split_bytes = 0});
+                                              const std::string& model = "llama-q8_0",
+                                              std::vector<AdapterOption> lora = {}) {
+  return Model::Load(ModelPath(model, ".gguf"), {.device = device,
+                                                 .threads = 1,
+                                                 .kv_bytes = kv_bytes,
+                                                 .lora = std::move(lora),
+                                                 .least_split_bytes = 0});
+}
+
+// Two adapters for it, of different ranks.
+std::vector<AdapterOption> AdaptersFor(const std::string& model) {
+  std::vector<AdapterOption> lora;
+  for (const int rank : {4, 40}) {
+    const std::string path =
+        absl::StrCat(testing::TempDir(), "/full_device_", model, "_", rank, ".gguf");
+    RandomAdapter(ModelPath(model, ".gguf"), {.rank = rank}).Write(path);
+    lora.push_back({.name = absl::StrCat("rank_", rank), .path = path});
+  }
+  return lora;
 }
 
 // `sequences` of them, the next `count` tokens of each from `position` on, all in block 0.
@@ -45,7 +63,11 @@ ModelStep StepOf(const LanguageModel& model, int sequences, int count, int posit
 }
 
 // A model, and where it is.
-using Place = std::pair<const char*, const char*>;
+struct Place {
+  const char* model;
+  const char* device;
+  bool adapted = false;
+};
 
 class FullDeviceTest : public testing::TestWithParam<Place> {
  protected:
@@ -65,8 +87,13 @@ TEST_P(FullDeviceTest, NoStepTakesMemoryBehindTheLoad) {
                                {"MultiplyFloat", 0},
                                {"ChooseExperts", 0},
                                {"GroupSlots", 0}};
-  const auto& [name, device] = GetParam();
-  auto loaded = LoadOn(device, 1 << 24, name);
+  const auto& [name, device, adapted] = GetParam();
+  const std::vector<AdapterOption> lora =
+      adapted ? AdaptersFor(name) : std::vector<AdapterOption>();
+  const absl::Cleanup gone = [&lora] {
+    for (const AdapterOption& adapter : lora) std::filesystem::remove(adapter.path);
+  };
+  auto loaded = LoadOn(device, 1 << 24, name, lora);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   LanguageModel& model = (*loaded)->language_model();
   const int context = model.context_length();
@@ -86,6 +113,10 @@ TEST_P(FullDeviceTest, NoStepTakesMemoryBehindTheLoad) {
       } else {
         step.samples.push_back({.row = row, .allowed = masks[row % 2]});
       }
+    }
+    if (!lora.empty()) {  // some rows with both
+      AppendAdapted(0, (rows + 1) / 2, {{.adapter = 0}, {.adapter = 1}}, &step.adapted);
+      AppendAdapted((rows + 1) / 2, rows, {{.adapter = 1}}, &step.adapted);
     }
     if (guesses) step.mtp_hidden.resize(int64_t{rows} * model.hidden_size());
     if (!guesses && model.has_mtp()) step.mtp_next.resize(rows);
@@ -113,8 +144,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Place{"gemma2-f32", "cuda:0"}, Place{"gpt-oss-mxfp4", "cuda:0"},
                     Place{"gpt-oss-mxfp4", "cuda:0+cuda:1"}, Place{"qwen3next-f32", "cuda:0"},
                     Place{"glm4moe-mtp-f32", "cuda:0"}, Place{"deepseek4-f32", "cuda:0"},
-                    Place{"bert-f32", "cuda:0"}),
-    [](const auto& info) { return ModelAndDevice(info.param.first, info.param.second); });
+                    Place{"bert-f32", "cuda:0"}, Place{"llama-q8_0", "cuda:0", true},
+                    Place{"llama-q8_0", "cuda:0+cuda:1", true},
+                    Place{"mixtral-f32", "cuda:0", true}),
+    [](const auto& info) {
+      return absl::StrCat(ModelAndDevice(info.param.model, info.param.device),
+                          info.param.adapted ? "_adapted" : "");
+    });
 
 TEST_F(FullDeviceTest, AModelThatDoesNotFitIsAnErrorOfTheLoad) {
   const int64_t allocations = on_host::NumAllocations();
