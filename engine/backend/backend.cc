@@ -11,6 +11,21 @@
 #include "engine/base/status_macros.h"
 
 namespace lm {
+namespace {
+
+// Leaves of the rows, which ascend, those `count` of the greatest scores; the lower where two are
+// equal. What is not a number is the least: the order must be one.
+void KeepGreatest(const float* scores, int64_t count, std::vector<int32_t>* rows) {
+  auto score = [scores](int32_t r) { return std::isnan(scores[r]) ? -INFINITY : scores[r]; };
+  std::nth_element(rows->begin(), rows->begin() + count, rows->end(),
+                   [&score](int32_t a, int32_t b) {
+                     return score(a) != score(b) ? score(a) > score(b) : a < b;
+                   });
+  rows->resize(count);
+  std::sort(rows->begin(), rows->end());
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::LoadMatrix(DType dtype, int64_t rows,
                                                                   int64_t cols,
@@ -124,29 +139,32 @@ absl::Status Backend::MoveWeights(ExpertRoutes* routes, Tensor out) {
 
 absl::Status Backend::ChooseRows(Tensor scores, const RowLayer& layer, Tensor chosen) {
   RETURN_IF_ERROR(CheckChooseRows(step_index(), scores, layer, chosen));
+  if (rehearses_) return absl::OkStatus();
+  // Of a device some rows at a time: those of a long context are hundreds of megabytes.
+  constexpr int64_t kMostBrought = 1 << 20;
   const int64_t stride = scores.row_bytes / static_cast<int64_t>(sizeof(float));
-  const float* host = static_cast<const float*>(scores.data);
-  if (!uses_host_memory() && !scores.empty() && scores.rows > 0) {
-    logits_.resize((scores.rows - 1) * stride + scores.cols);
-    RETURN_IF_ERROR(Download(scores.data, logits_.data(), logits_.size() * sizeof(float)));
-    host = logits_.data();
-  }
+  std::vector<float> brought;
+  int64_t begin = 0, end = 0;
+  auto row_of = [&](int64_t t) -> absl::StatusOr<const float*> {
+    if (uses_host_memory()) return scores.row<float>(t);
+    if (t >= end) {
+      begin = t;
+      end = std::min(scores.rows, t + std::max<int64_t>(kMostBrought / stride, 1));
+      brought.resize((end - begin - 1) * stride + scores.cols);
+      RETURN_IF_ERROR(
+          Download(scores.row<float>(t), brought.data(), brought.size() * sizeof(float)));
+    }
+    return brought.data() + (t - begin) * stride;
+  };
   std::vector<int32_t> rows(chosen.rows * chosen.cols, -1), order;
   for (const StepSequence& sequence : step().sequences) {
-    for (int64_t i = 0; i < sequence.num_tokens; ++i) {
+    for (int64_t i = 0; i < sequence.num_tokens && !cancelled(); ++i) {
       const int64_t t = sequence.first_row + i;
       order.resize(layer.SeenAt(sequence.first_position + i));
       std::iota(order.begin(), order.end(), 0);
       if (static_cast<int64_t>(order.size()) > chosen.cols) {
-        const float* row = host + t * stride;
-        // What is not a number is the least: the order must be one.
-        auto score = [row](int32_t r) { return std::isnan(row[r]) ? -INFINITY : row[r]; };
-        std::nth_element(order.begin(), order.begin() + chosen.cols, order.end(),
-                         [&score](int32_t a, int32_t b) {
-                           return score(a) != score(b) ? score(a) > score(b) : a < b;
-                         });
-        order.resize(chosen.cols);
-        std::sort(order.begin(), order.end());
+        ASSIGN_OR_RETURN(const float* row, row_of(t));
+        KeepGreatest(row, chosen.cols, &order);
       }
       std::copy(order.begin(), order.end(), rows.begin() + t * chosen.cols);
     }

@@ -314,7 +314,7 @@ class Backend {
   // From now on, until null is set: ops take what memory they need for any step within the bounds,
   // and have what is needed to run there, but compute and copy nothing. So a step later finds it.
   // Host memory is taken when it is written. REQUIRES: *bounds stays as it is meanwhile.
-  virtual void set_rehearsal(const StepBounds* /*bounds*/) {}
+  virtual void set_rehearsal(const StepBounds* bounds) { rehearses_ = bounds != nullptr; }
   // Host -> device, and back. Download waits for the ops before it.
   virtual absl::Status Upload(const void* from, void* to, size_t bytes) = 0;
   virtual absl::Status Download(const void* from, void* to, size_t bytes) = 0;
@@ -450,7 +450,8 @@ class Backend {
   // chosen[t]: of the rows of `layer` that token t sees, the chosen.cols ones of the greatest
   // scores, the lower where two are equal, in ascending order, then -1. Where no token sees more
   // than that `scores` may be empty. They are chosen on the host: on a device it waits for the ops
-  // before it. scores (T, at least those seen), chosen (T, most) I32
+  // before it; of a step that is cancelled the others are -1.
+  //   scores (T, at least those seen), chosen (T, most) I32
   absl::Status ChooseRows(Tensor scores, const RowLayer& layer, Tensor chosen);
 
   // out = sum_j softmax_j(scale * q . row_j) row_j over the near rows that a token sees, ascending,
@@ -571,9 +572,9 @@ class Backend {
 
   StepIndex index_;
   const std::atomic<bool>* cancel_ = nullptr;
-  Buffer input_, result_;      // of Project, between its ops
-  std::vector<float> logits_;  // of ChooseRows, on the host
-  DrawScratch draws_;          // of Sample
+  bool rehearses_ = false;
+  Buffer input_, result_;  // of Project, between its ops
+  DrawScratch draws_;      // of Sample
 };
 
 }  // namespace lm

@@ -33,6 +33,7 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(size_t bytes) { return device_->All
 absl::StatusOr<int64_t> CudaBackend::FreeBytes() { return device_->FreeBytes(); }
 
 void CudaBackend::set_rehearsal(const StepBounds* bounds) {
+  Backend::set_rehearsal(bounds);
   device_->set_rehearses(bounds != nullptr);
   attention_.set_bounds(bounds);
 }

@@ -227,6 +227,7 @@ absl::StatusOr<int64_t> TensorParallelBackend::FreeBytes() {
 }
 
 void TensorParallelBackend::set_rehearsal(const StepBounds* bounds) {
+  Backend::set_rehearsal(bounds);
   for (const auto& member : members_) member->set_rehearsal(bounds);
 }
 

@@ -473,6 +473,24 @@ TEST(CudaBackendTest, ARehearsalTakesMemoryAndLaunchesNothing) {
   EXPECT_EQ(fake.allocations - before, 2 * first);  // what RunEveryOp itself allocates
 }
 
+// It would be of all that the longest context has, on the host.
+TEST(CudaBackendTest, ARehearsalChoosesNoRows) {
+  fake = {};
+  auto backend = CudaBackend::Create(kFakeApi, 0).value();
+  const StepTables step = StepOf(3);
+  const StepBounds bounds = {.tokens = 3, .context = 64};
+  backend->set_rehearsal(&bounds);
+  ASSERT_TRUE(backend->BeginStep(&step).ok());
+  Buffer memory = backend->Allocate(1 << 10).value();
+  RowLayer rows = {
+      .data = static_cast<float*>(memory.data()), .num_blocks = 3, .dim = 64, .cache_class = 1};
+  rows.block_stride = rows.block_values();
+  const Tensor scores(memory.data(), DType::kF32, 3, int64_t{1} << 50);
+  const Tensor chosen(memory.data(), DType::kI32, 3, 1);
+  const absl::Status status = backend->ChooseRows(scores, rows, chosen);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(CudaBackendTest, AStepThatIsNotPlacedHasNotBegun) {
   const StepTables small = StepOf(1), large = StepOf(40);
   for (int n = 1;; ++n) {

@@ -1,6 +1,7 @@
 // Rows that are keys and values at once: turned, stored, scored, chosen and attended to as the
 // reference does it, and the same bits for a token alone, wherever its rows lie.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numeric>
 
@@ -170,20 +171,30 @@ TEST_P(RowCacheTest, ChoosesTheGreatestInAscendingOrder) {
   layer.data = static_cast<float*>(memory.data());
   StepTables step;
   Append(contexts_[0], 3, 1, &step);   // sees row 0
-  Append(contexts_[0], 29, 1, &step);  // sees rows 0 to 6
+  Append(contexts_[0], 28, 2, &step);  // each sees rows 0 to 6
   ASSERT_TRUE(backend()->BeginStep(&step).ok());
-  Matrix scores(2, 7);
-  const float values[] = {1, 5, NAN, 5, 9, 5, -1};
-  std::copy_n(values, 7, scores.row(1));
-  DeviceMatrix device_scores(backend(), scores, 4);
-  Buffer buffer = backend()->Allocate(6 * sizeof(int32_t)).value();
-  const Tensor chosen(buffer.data(), DType::kI32, 2, 3);
-  ASSERT_TRUE(backend()->ChooseRows(device_scores.tensor(), layer, chosen).ok());
-  std::vector<int32_t> got(6);
-  ASSERT_TRUE(backend()->Download(buffer.data(), got.data(), 6 * sizeof(int32_t)).ok());
-  EXPECT_EQ(got, (std::vector<int32_t>{0, -1, -1, 1, 3, 4}));
+  Matrix scores(3, 7);
+  scores.values = {0, 0, 0,   0, 0, 0, 0,   //
+                   1, 5, NAN, 5, 9, 5, -1,  //
+                   8, 7, 6,   5, 4, 3, 2};
+  Buffer buffer = backend()->Allocate(9 * sizeof(int32_t)).value();
+  const Tensor chosen(buffer.data(), DType::kI32, 3, 3);
+  auto choose = [&](int64_t apart) {
+    DeviceMatrix device_scores(backend(), scores, apart);
+    EXPECT_TRUE(backend()->ChooseRows(device_scores.tensor(), layer, chosen).ok());
+    std::vector<int32_t> got(9);
+    EXPECT_TRUE(backend()->Download(buffer.data(), got.data(), 9 * sizeof(int32_t)).ok());
+    return got;
+  };
+  for (const int64_t apart : {4, 1 << 20}) {  // these a device brings one by one
+    EXPECT_EQ(choose(apart), (std::vector<int32_t>{0, -1, -1, 1, 3, 4, 0, 1, 2}));
+  }
+  const std::atomic<bool> cancel{true};
+  backend()->set_cancel(&cancel);
+  EXPECT_EQ(choose(4), std::vector<int32_t>(9, -1));
+  backend()->set_cancel(nullptr);
   EXPECT_EQ(backend()->ChooseRows({}, layer, chosen).message(),
-            "ChooseRows: scores must be F32 (2, any), got F32 (0, 0) without data");
+            "ChooseRows: scores must be F32 (3, any), got F32 (0, 0) without data");
 }
 
 TEST_P(RowCacheTest, TurnsTheLastValuesOfHeads) {
