@@ -191,6 +191,32 @@ bool HasTriggerThatNames(sqlite3* db, absl::string_view table) {
   return false;
 }
 
+// Whether the main database has a first page. False where it cannot be read now.
+absl::StatusOr<bool> HasContent(sqlite3* db) {
+  ASSIGN_OR_RETURN(Statement count, Statement::Prepare(db, "PRAGMA main.page_count"));
+  ASSIGN_OR_RETURN(const bool row, count.Step());
+  return row && count.Integer(0) > 0;
+}
+
+bool IsInTemp(sqlite3* db, const char* name) {
+  return sqlite3_table_column_metadata(db, "temp", name, nullptr, nullptr, nullptr, nullptr,
+                                       nullptr, nullptr) == SQLITE_OK;
+}
+
+// The tables that temp does not have, where the main database has content. Errors as those of
+// CreateInTemp.
+absl::StatusOr<std::vector<const char*>> WantedInTemp(const Connection& connection) {
+  sqlite3* const db = connection.db();
+  std::vector<const char*> missing;
+  std::copy_if(connection.tables_of_temp().begin(), connection.tables_of_temp().end(),
+               std::back_inserter(missing), [db](const char* name) { return !IsInTemp(db, name); });
+  if (missing.empty()) return missing;
+  const absl::StatusOr<bool> has_content = HasContent(db);
+  if (EndsStatementAround(has_content.status())) return has_content.status();
+  if (!has_content.value_or(false)) missing.clear();
+  return missing;
+}
+
 }  // namespace
 
 // SQLite's methods for writing.
@@ -225,10 +251,7 @@ struct TableWriting {
       absl::Status status = CheckWriter(Of(vtab));
       Saved(Of(vtab));
       if (status.ok()) status = Write(Of(vtab), absl::MakeSpan(args, num_args), rowid);
-      if (status.ok() && !Of(vtab).in_temp_ &&
-          RunsAlone(Of(vtab).connection().db(), Of(vtab).name())) {
-        status = CreateInTemp(Of(vtab).connection()).status();
-      }
+      if (status.ok()) status = Of(vtab).CreateInTempIfAlone();
       code = status.code();
       return status;
     });
@@ -325,22 +348,6 @@ struct TableWriting {
   }
 };
 
-namespace {
-
-// Whether the main database has a first page. False where it cannot be read now.
-absl::StatusOr<bool> HasContent(sqlite3* db) {
-  ASSIGN_OR_RETURN(Statement count, Statement::Prepare(db, "PRAGMA main.page_count"));
-  ASSIGN_OR_RETURN(const bool row, count.Step());
-  return row && count.Integer(0) > 0;
-}
-
-bool IsInTemp(sqlite3* db, const char* name) {
-  return sqlite3_table_column_metadata(db, "temp", name, nullptr, nullptr, nullptr, nullptr,
-                                       nullptr, nullptr) == SQLITE_OK;
-}
-
-}  // namespace
-
 // idxStr is the set of columns that the statement uses, in decimal.
 absl::StatusOr<bool> SnapshotTable::BestIndex(sqlite3_index_info* info) {
   info->estimatedCost = 100;
@@ -386,24 +393,22 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
       });
 }
 
-// Not within a transaction, which an interrupt would roll back with it.
-absl::Status WritableTable::BeforeScan() {
-  sqlite3* const db = connection().db();
-  if (in_temp_ || sqlite3_get_autocommit(db) == 0 || !RunsAlone(db, name())) {
-    return absl::OkStatus();
-  }
+absl::Status WritableTable::BeforeScan() { return CreateInTempIfAlone(); }
+
+// Not within a transaction, which an interrupt of a scan would roll back with it, and in which a
+// change cannot tell of savepoints. What costs most comes last: it is asked for each row of a
+// change, whose text may be long.
+absl::Status WritableTable::CreateInTempIfAlone() {
+  if (in_temp_ || sqlite3_get_autocommit(connection().db()) == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<const char*> wanted, WantedInTemp(connection()));
+  if (wanted.empty() || !RunsAlone(connection().db(), name())) return absl::OkStatus();
   return CreateInTemp(connection()).status();
 }
 
 absl::StatusOr<bool> CreateInTemp(const Connection& connection) {
   sqlite3* const db = connection.db();
-  std::vector<const char*> missing;
-  std::copy_if(connection.tables_of_temp().begin(), connection.tables_of_temp().end(),
-               std::back_inserter(missing), [db](const char* name) { return !IsInTemp(db, name); });
-  if (missing.empty()) return false;
-  const absl::StatusOr<bool> has_content = HasContent(db);
-  if (EndsStatementAround(has_content.status())) return has_content;
-  if (!has_content.value_or(false)) return false;
+  ASSIGN_OR_RETURN(const std::vector<const char*> wanted, WantedInTemp(connection));
+  if (wanted.empty()) return false;
   // SQLite tells a table that is new in a transaction of no savepoint that is open, not even that
   // it rolls back to it; of all of them, once there has been one more, as there can be unless a
   // statement is writing.
@@ -414,7 +419,7 @@ absl::StatusOr<bool> CreateInTemp(const Connection& connection) {
   const absl::Status can_tell = tell_of_savepoints();
   if (EndsStatementAround(can_tell)) return can_tell;
   if (!can_tell.ok()) return false;
-  for (const char* name : missing) {
+  for (const char* name : wanted) {
     const absl::Status created =
         Execute(db, absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name).c_str());
     if (EndsStatementAround(created)) return created;

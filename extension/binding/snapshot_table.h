@@ -86,6 +86,7 @@ class WritableTable : public SnapshotTable {
 
  private:
   friend struct TableWriting;
+  absl::Status CreateInTempIfAlone();
 
   bool in_temp_ = false;
   std::shared_ptr<std::weak_ptr<SavedStates>> saved_of_kind_;

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import harness
@@ -169,6 +170,21 @@ class LoadTest(unittest.TestCase):
             self.assertEqual(connection.execute(changed).fetchall(), [])
             self.assertEqual(harness.value(connection, "SELECT count(*) FROM temp.lm_examples"), 0)
             connection.close()
+
+    def test_many_rows_of_one_statement_in_a_database_that_was_new(self):
+        """Each row takes as long as the one before, however long the statement is."""
+        def seconds(before, rows):
+            values = ", ".join(f"('e', 'prompt {i} of a few words', 'answer {i}')" for i in range(rows))
+            connection = harness.connect()
+            connection.executescript(before)
+            began = time.perf_counter()
+            connection.execute(f"INSERT INTO temp.lm_examples VALUES {values}")
+            took = time.perf_counter() - began
+            connection.close()
+            return took
+        for way, before in {"empty": "", "with a table": "CREATE TABLE t(x)", "in a transaction": "CREATE TABLE t(x); BEGIN"}.items():
+            with self.subTest(way):
+                self.assertLess(seconds(before, 2000), 8 * min(seconds(before, 500) for _ in range(3)) + 0.2)
 
     def test_a_new_databases_triggers_read_the_tables(self):
         for when in ("AFTER INSERT ON t", "INSTEAD OF INSERT ON v"):
