@@ -1,8 +1,12 @@
 #include "extension/binding/table_function.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -29,7 +33,30 @@ absl::StatusOr<std::optional<int64_t>> TableArguments::Integer(int i) const {
       absl::StrCat(spec_.arguments[i], " must be a whole number, got ", ShownValue(values_[i])));
 }
 
-absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
+namespace {
+
+// nullopt for what = compares as no number, whatever affinity the other side has.
+std::optional<double> AsNumber(sqlite3_value* value) {
+  const int type = sqlite3_value_type(value);
+  if (type == SQLITE_INTEGER || type == SQLITE_FLOAT) return sqlite3_value_double(value);
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(value));
+  double number;
+  const bool is_number = type == SQLITE_TEXT && text != nullptr && absl::SimpleAtod(text, &number);
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+// Whether SQL's = cannot hold between the two under the collation BINARY.
+bool Differ(sqlite3_value* left, sqlite3_value* right) {
+  const int type = sqlite3_value_type(left), other = sqlite3_value_type(right);
+  if (type == SQLITE_NULL || other == SQLITE_NULL) return true;
+  if (type == other && (type == SQLITE_TEXT || type == SQLITE_BLOB)) return !SameValue(left, right);
+  const std::optional<double> number = AsNumber(left);
+  return !number.has_value() || number != AsNumber(right);
+}
+
+}  // namespace
+
+absl::Status TableCursor::Begin(int plan, const char* conditions, sqlite3_value** args) {
   std::array<sqlite3_value*, kMostTableArguments> values = {};
   bool same = plan == plan_ && can_rewind();
   for (int i = 0; i < kMostTableArguments; ++i) {
@@ -37,6 +64,12 @@ absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
     values[i] = *args++;
     same = same && SameValue(values[i], arguments_[i].get());
   }
+  // Before anything is asked of a model.
+  contradicted_ = false;
+  for (; *conditions != '\0'; ++conditions) {
+    contradicted_ = contradicted_ || Differ(values[*conditions - '0'], *args++);
+  }
+  if (contradicted_) return absl::OkStatus();
   if (same) {
     Rewind();
     return absl::OkStatus();
@@ -92,22 +125,34 @@ absl::Status FunctionTable::MissingError(const sqlite3_index_info& info, int arg
                : ""));
 }
 
-// The arguments arrive as equality constraints on the hidden columns. Of several on one column, one
-// is the argument, and the others are conditions that SQLite checks against it. idxNum has a bit
-// for each that is given, whose values come in the columns' order, and behind them one for each of
-// the first columns that is used.
+// The arguments arrive as equality constraints on the hidden columns, and so do conditions on these
+// columns, in no order that would tell which is which. Of several on one column, the first is taken
+// as the argument; the others' values are handed over behind the arguments, for a scan has rows
+// only where all are equal, whichever is the argument. A condition of another collation than BINARY
+// may call different texts equal: it is the argument where there is no other, and else SQLite's
+// alone to check.
+//
+// idxNum has a bit for each argument that is given, whose values come in the columns' order, and
+// behind them one for each of the first columns that is used; idxStr is the others' arguments.
 absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
   std::array<int, kMostTableArguments> constraint_of;
   constraint_of.fill(-1);
-  std::array<bool, kMostTableArguments> comes_later = {};
+  std::array<bool, kMostTableArguments> comes_later = {}, is_binary = {};
+  std::vector<int> others;
+  auto argument_of = [&](int i) { return info->aConstraint[i].iColumn - spec_.num_columns; };
   for (int i = 0; i < info->nConstraint; ++i) {
-    const auto& constraint = info->aConstraint[i];
-    const int argument = constraint.iColumn - spec_.num_columns;
-    if (argument < 0 || constraint.op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
-    if (constraint.usable) {
-      constraint_of[argument] = i;
-    } else {
+    const int argument = argument_of(i);
+    if (argument < 0 || info->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
+    if (!info->aConstraint[i].usable) {
       comes_later[argument] = true;
+      continue;
+    }
+    const bool binary = absl::EqualsIgnoreCase(sqlite3_vtab_collation(info, i), "BINARY");
+    if (constraint_of[argument] < 0 || (binary && !is_binary[argument])) {
+      constraint_of[argument] = i;
+      is_binary[argument] = binary;
+    } else if (binary) {
+      others.push_back(i);
     }
   }
   int num_given = 0;
@@ -120,6 +165,14 @@ absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
     info->aConstraintUsage[i].omit = 1;
     info->idxNum |= 1 << argument;
   }
+  std::string conditions;
+  for (const int i : others) {
+    info->aConstraintUsage[i].argvIndex = ++num_given;
+    absl::StrAppend(&conditions, argument_of(i));
+  }
+  info->idxStr = sqlite3_mprintf("%s", conditions.c_str());
+  info->needToFreeIdxStr = 1;
+  if (info->idxStr == nullptr) return absl::ResourceExhaustedError("out of memory");
   constexpr uint64_t kTold = (1 << TableArguments::kToldColumns) - 1;
   info->idxNum |= static_cast<int>(info->colUsed & kTold) << kMostTableArguments;
   info->estimatedCost = 1e6;

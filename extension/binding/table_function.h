@@ -76,12 +76,15 @@ class TableCursor : public VirtualCursor {
 
   // Begins a scan, on its first row if there is one.
   virtual absl::Status Filter(const TableArguments& args) = 0;
+  // Whether that scan has no row any more.
+  virtual bool AtEnd() const = 0;
   // Column(), of one that is no argument.
   virtual absl::Status Value(int column, sqlite3_context* context) = 0;
   // Instead of Filter(), where the arguments are those of the last scan and can_rewind() is true.
   virtual void Rewind() {}
 
-  absl::Status Begin(int plan, const char* text, sqlite3_value** args) final;
+  absl::Status Begin(int plan, const char* conditions, sqlite3_value** args) final;
+  bool Eof() const final { return contradicted_ || AtEnd(); }
   absl::Status Column(int column, sqlite3_context* context) final;
 
  protected:
@@ -92,6 +95,7 @@ class TableCursor : public VirtualCursor {
   const TableFunctionSpec& spec_;
   int plan_ = -1;                                          // of the last scan
   std::array<OwnedValue, kMostTableArguments> arguments_;  // null: not given
+  bool contradicted_ = false;  // the scan is of arguments that are two values at once: of nothing
 };
 
 template <typename Cursor>

@@ -40,7 +40,7 @@ sqlite3_api_routines Routines() {
   SET(table_column_metadata); SET(total_changes); SET(user_data); SET(value_blob); SET(value_bytes);
   SET(value_double); SET(value_dup); SET(value_free); SET(value_int64); SET(value_nochange);
   SET(value_text); SET(value_type);
-  SET(vtab_config); SET(vtab_nochange); SET(vtab_on_conflict); SET(txn_state);
+  SET(vtab_collation); SET(vtab_config); SET(vtab_nochange); SET(vtab_on_conflict); SET(txn_state);
   // clang-format on
 #undef SET
   routines.interruptx = sqlite3_interrupt;

@@ -74,7 +74,7 @@ class BatchImportCursor : public TableCursor {
     RETURN_IF_ERROR(import_->Open(*path));
     return Advance();
   }
-  bool Eof() const override { return import_ == nullptr; }
+  bool AtEnd() const override { return import_ == nullptr; }
   absl::Status Next() override {
     ++rowid_;
     if (refusals_.empty()) {  // those were the sums

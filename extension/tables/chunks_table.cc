@@ -81,7 +81,7 @@ class ChunksCursor : public TableCursor {
     return Next();
   }
 
-  bool Eof() const override { return chunk_.begin == text_.size(); }
+  bool AtEnd() const override { return chunk_.begin == text_.size(); }
 
   absl::Status Next() override {
     const TextChunk last = chunk_;
@@ -121,7 +121,7 @@ class ChunksCursor : public TableCursor {
   ChunkLimits limits_;
   CallOptions options_;
   std::optional<GeneratorSizes> sizes_;  // of their model
-  TextChunk chunk_;    // Eof: empty, at the text's end
+  TextChunk chunk_;                      // AtEnd: empty, at the text's end
   int64_t n_ = 0;      // of the chunk
   int64_t start_ = 1;  // its first character
 };

@@ -62,7 +62,7 @@ class DistinctCursor : public TableCursor {
   bool can_rewind() const override { return kept_.IsCurrent(); }
   void Rewind() override { index_ = 0; }
 
-  bool Eof() const override { return index_ >= rows_.size(); }
+  bool AtEnd() const override { return index_ >= rows_.size(); }
   absl::Status Next() override {
     ++index_;
     return absl::OkStatus();

@@ -76,7 +76,7 @@ class EachCursor : public TableCursor {
   bool can_rewind() const override { return passed_.CanRewind(); }
   void Rewind() override { passed_.Rewind(); }
 
-  bool Eof() const override { return passed_.current() == nullptr && index_ >= prompts_.size(); }
+  bool AtEnd() const override { return passed_.current() == nullptr && index_ >= prompts_.size(); }
 
   absl::Status Next() override {
     if (passed_.Next()) return absl::OkStatus();
@@ -147,7 +147,7 @@ class EachCursor : public TableCursor {
 
   // Waits for the row the cursor stands on, and applies on_error 'error'.
   absl::Status AwaitCurrent() {
-    if (Eof()) return absl::OkStatus();
+    if (AtEnd()) return absl::OkStatus();
     RETURN_IF_ERROR(queue_->AwaitFront(connection().db()));
     const RowAnswer& answer = queue_->front();
     const absl::Status& status = answer.generation.status;

@@ -145,7 +145,7 @@ class ExplainCursor : public TableCursor {
     return absl::OkStatus();
   }
 
-  bool Eof() const override { return at_ >= rows_.size(); }
+  bool AtEnd() const override { return at_ >= rows_.size(); }
 
   absl::Status Next() override {
     ++at_;

@@ -72,7 +72,7 @@ class InspectCursor : public TableCursor {
     return absl::OkStatus();
   }
 
-  bool Eof() const override { return cells_.empty(); }
+  bool AtEnd() const override { return cells_.empty(); }
 
   absl::Status Next() override {
     cells_.clear();

@@ -50,7 +50,7 @@ class JobCursor : public TableCursor {
     work_ = *std::move(work);
     return Advance();
   }
-  bool Eof() const final { return !row_.has_value(); }
+  bool AtEnd() const final { return !row_.has_value(); }
   absl::Status Next() final {
     ++rowid_;
     return Advance();

@@ -110,7 +110,7 @@ class JobDiffCursor : public TableCursor {
     return Advance();
   }
 
-  bool Eof() const override { return !has_row_; }
+  bool AtEnd() const override { return !has_row_; }
 
   absl::Status Next() override {
     ++rowid_;

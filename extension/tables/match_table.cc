@@ -133,10 +133,10 @@ class MatchCursor : public TableCursor {
   bool can_rewind() const override { return kept_.IsCurrent(); }
   void Rewind() override { at_ = 0; }
 
-  bool Eof() const override { return at_ == matches_.size(); }
+  bool AtEnd() const override { return at_ == matches_.size(); }
   absl::Status Next() override {
     ++at_;
-    return Eof() ? FindMatch() : absl::OkStatus();
+    return AtEnd() ? FindMatch() : absl::OkStatus();
   }
   int64_t rowid() const override { return static_cast<int64_t>(at_); }
 

@@ -80,7 +80,7 @@ class QueryCursor : public TableCursor {
   bool can_rewind() const override { return passed_.CanRewind(); }
   void Rewind() override { passed_.Rewind(); }
 
-  bool Eof() const override { return passed_.current() == nullptr && rows_.empty(); }
+  bool AtEnd() const override { return passed_.current() == nullptr && rows_.empty(); }
 
   absl::Status Next() override {
     if (passed_.Next()) return absl::OkStatus();

@@ -35,7 +35,7 @@ class RowsCursor : public TableCursor {
   }
   bool can_rewind() const final { return kept_.IsCurrent(); }
   void Rewind() final { index_ = 0; }
-  bool Eof() const final { return index_ >= rows_.size(); }
+  bool AtEnd() const final { return index_ >= rows_.size(); }
   absl::Status Next() final {
     ++index_;
     return absl::OkStatus();

@@ -69,7 +69,7 @@ class StreamCursor : public TableCursor {
     return Fail(failed);
   }
 
-  bool Eof() const override { return !row_.has_value(); }
+  bool AtEnd() const override { return !row_.has_value(); }
 
   absl::Status Next() override {
     ++rowid_;
