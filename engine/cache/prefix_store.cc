@@ -66,7 +66,7 @@ std::string PrefixStore::PathOf(const PrefixDescription& description) const {
   return (std::filesystem::path(options_.folder) / PrefixFileName(digest)).string();
 }
 
-void PrefixStore::Note(const absl::Status& status) { trouble_ = std::string(status.message()); }
+void PrefixStore::Note(const absl::Status& status) { refusal_ = std::string(status.message()); }
 
 int64_t PrefixStore::FirstInWindow(int64_t window, int64_t tokens) const {
   return window == 0 ? 0 : std::max<int64_t>(tokens - window + 1, 0) / options_.block_tokens;
@@ -401,9 +401,12 @@ void PrefixStore::Run() {
       }
       writes_again_ = MonotonicTime::Now() + absl::Minutes(1);
       if (entry != entries_.end()) entries_.erase(entry);
-    } else if (entry != entries_.end()) {
-      entry->second->file = std::move(file);
-      entry->second->pending = false;
+    } else {
+      trouble_.clear();
+      if (entry != entries_.end()) {
+        entry->second->file = std::move(file);
+        entry->second->pending = false;
+      }
     }
     queued_bytes_ -= static_cast<int64_t>(job->data.size());
     jobs_.pop_front();
@@ -460,8 +463,11 @@ std::string PrefixStore::state() {
   absl::MutexLock lock(&mutex_);
   const auto written = std::count_if(entries_.begin(), entries_.end(),
                                      [](const auto& entry) { return !entry.second->pending; });
-  return absl::StrCat(written, written == 1 ? " prefix" : " prefixes", trouble_.empty() ? "" : "; ",
-                      trouble_);
+  std::string state = absl::StrCat(written, written == 1 ? " prefix" : " prefixes");
+  for (const std::string& wrong : {trouble_, refusal_}) {
+    if (!wrong.empty()) absl::StrAppend(&state, "; ", wrong);
+  }
+  return state;
 }
 
 }  // namespace lm

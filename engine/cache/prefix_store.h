@@ -198,7 +198,8 @@ class PrefixStore {
   CondVar done_;                                  // with a look, or a job
   bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Look
   MonotonicTime looked_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
-  std::string trouble_ ABSL_GUARDED_BY(mutex_);
+  std::string trouble_ ABSL_GUARDED_BY(mutex_);  // why nothing was written; until something is
+  std::string refusal_ ABSL_GUARDED_BY(mutex_);  // why the last file was that was refused
   MonotonicTime writes_again_ ABSL_GUARDED_BY(mutex_) = MonotonicTime::InfinitePast();
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

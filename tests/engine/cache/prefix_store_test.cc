@@ -32,6 +32,7 @@
 namespace lm {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsNull;
 using testing::NotNull;
@@ -541,6 +542,22 @@ TEST_F(PrefixStoreTest, AFolderThatCannotBeMadeSaysSo) {
   EXPECT_EQ(Given(*store, Join(Count(96), {1})), 0);
   EXPECT_THAT(store->state(), HasSubstr(folder_));
   std::filesystem::remove(folder_);
+}
+
+TEST_F(PrefixStoreTest, WhatWasWrongWithTheFolderIsSaidUntilAFileIsWritten) {
+  std::ofstream(folder_) << "a file";
+  auto store = Open();
+  std::filesystem::remove(folder_);
+  std::filesystem::create_directories(folder_);
+  const std::string unknown = absl::StrCat(folder_, "/", std::string(32, '0'), ".prefix");
+  std::ofstream(unknown) << "of others";
+  absl::SleepFor(absl::Milliseconds(250));  // until it looks again
+  EXPECT_THAT(store->state(),
+              AllOf(HasSubstr("0 prefixes; "), HasSubstr("ot a directory"), HasSubstr(unknown)));
+  ASSERT_TRUE(Store(*store, Count(96)));
+  EXPECT_EQ(store->state(), absl::StrCat("1 prefix; '", unknown,
+                                         "' does not begin like a stored prefix, and is left "
+                                         "alone"));
 }
 
 // As in a container that is begun anew, whose processes have the numbers of those before.
