@@ -227,7 +227,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   std::optional<PackCache> packs;
   if (!options.pack_cache.empty()) {
-    packs.emplace(options.pack_cache, path, *gguf, devices.where, threads);
+    packs.emplace(options.pack_cache, path, *gguf, devices.where, threads, cancel);
   }
   ASSIGN_OR_RETURN(const std::string chat_template, ReadChatTemplate(path, options));
   std::future<absl::StatusOr<ModelText>> text_made =

@@ -11,9 +11,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/list_folder.h"
+#include "engine/base/monotonic_time.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
@@ -56,9 +59,9 @@ absl::StatusOr<std::string> SampleOf(const RandomAccessFile& file) {
 }  // namespace
 
 PackCache::PackCache(const std::string& folder, const std::string& path, const GgufFile& gguf,
-                     const std::string& plan, int num_threads)
+                     const std::string& plan, int num_threads, const std::atomic<bool>& cancel)
     : folder_(folder), model_path_(path), gguf_(gguf), plan_(plan), num_threads_(num_threads) {
-  Prepare();
+  Prepare(cancel);
 }
 
 absl::StatusOr<PackedSource> PackCache::Identify() const {
@@ -80,7 +83,31 @@ absl::StatusOr<PackedSource> PackCache::Identify() const {
   return source;
 }
 
-void PackCache::Prepare() {
+bool PackCache::OpenPacked() {
+  absl::StatusOr<std::shared_ptr<PackedFile>> packed =
+      PackedFile::Open(path_, source_, num_threads_);
+  if (!packed.ok()) return false;
+  packed_ = *std::move(packed);
+  state_ = packed_->is_mapped() ? "mapped" : "read";
+  return true;
+}
+
+// Who packed beside another would keep matrices of its own as long as it lives: so it waits for the
+// other's, about as long as these may take on a slow disk.
+absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackCache::BeginWriting(
+    const std::atomic<bool>& cancel) const {
+  constexpr uint64_t kBytesASecond = 128 << 20;
+  const auto seconds = static_cast<int64_t>(2 + gguf_.bytes() / kBytesASecond);
+  const MonotonicTime until = MonotonicTime::Now() + absl::Seconds(seconds);
+  for (;;) {
+    absl::StatusOr<std::unique_ptr<PackedFileWriter>> writer = PackedFileWriter::Create(path_);
+    const bool may_wait = absl::IsAlreadyExists(writer.status()) && !cancel;
+    if (!may_wait || MonotonicTime::Now() >= until) return writer;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
+void PackCache::Prepare(const std::atomic<bool>& cancel) {
   absl::StatusOr<PackedSource> source = Identify();
   if (!source.ok()) {
     state_ = std::string(source.status().message());
@@ -92,18 +119,13 @@ void PackCache::Prepare() {
   const std::string stem = std::filesystem::path(source_.path).stem().string();
   path_ = (std::filesystem::path(folder_) / absl::StrCat(stem, "-", key.substr(0, 16), ".pack"))
               .string();
-  absl::StatusOr<std::shared_ptr<PackedFile>> packed =
-      PackedFile::Open(path_, source_, num_threads_);
-  if (packed.ok()) {
-    packed_ = *std::move(packed);
-    state_ = packed_->is_mapped() ? "mapped" : "read";
-    return;
-  }
-  absl::StatusOr<std::unique_ptr<PackedFileWriter>> writer = PackedFileWriter::Create(path_);
+  if (OpenPacked()) return;
+  absl::StatusOr<std::unique_ptr<PackedFileWriter>> writer = BeginWriting(cancel);
   if (!writer.ok()) {
     state_ = std::string(writer.status().message());
     return;
   }
+  if (OpenPacked()) return;  // another has written it meanwhile
   writer_ = *std::move(writer);
 }
 

@@ -2,12 +2,13 @@
 // loads a model packs its matrices and leaves them there, the others map them and share their
 // memory.
 //
-//   PackCache cache("/var/cache/lm", path, *gguf, plan, threads);
+//   PackCache cache("/var/cache/lm", path, *gguf, plan, threads, cancel);
 //   ASSIGN_OR_RETURN(auto matrix, cache.Load(name, dtype, rows, cols, read, backend));   // all
 //   cache.Finish(digest);
 #ifndef LM_ENGINE_MODEL_PACK_CACHE_H_
 #define LM_ENGINE_MODEL_PACK_CACHE_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,10 +24,11 @@ namespace lm {
 // What is wrong with the folder is no reason not to load: state() says it. One thread at a time.
 class PackCache {
  public:
-  // `plan`: which layers are on which device. REQUIRES: `gguf`, which was opened from `path`,
+  // `plan`: which layers are on which device. Where another process is writing the file, waits for
+  // it some seconds, until `cancel` is set at most. REQUIRES: `gguf`, which was opened from `path`,
   // outlives this.
   PackCache(const std::string& folder, const std::string& path, const GgufFile& gguf,
-            const std::string& plan, int num_threads);
+            const std::string& plan, int num_threads, const std::atomic<bool>& cancel);
 
   // The matrix from the file, or LoadMatrix's; `name` is that of its contents.
   absl::StatusOr<std::unique_ptr<WeightMatrix>> Load(const std::string& name, DType dtype,
@@ -47,7 +49,10 @@ class PackCache {
 
  private:
   absl::StatusOr<PackedSource> Identify() const;
-  void Prepare();
+  void Prepare(const std::atomic<bool>& cancel);
+  bool OpenPacked();
+  absl::StatusOr<std::unique_ptr<PackedFileWriter>> BeginWriting(
+      const std::atomic<bool>& cancel) const;
   void RemoveOthers() const;
 
   const std::string folder_, model_path_;

@@ -1,4 +1,5 @@
 """lm_settings' pack_cache: packed weights that the next process maps; whatever becomes of them, answers stay what they are."""
+import fcntl
 import os
 import pathlib
 import random
@@ -211,8 +212,35 @@ class PackCacheTest(unittest.TestCase):
         said = [process.stdout.readline().rstrip("\n").split("|", 1) for process in processes]
         self.assertEqual({answer for answer, _ in said}, {self.answer})
         states = [state for _, state in said]
-        self.assertGreaterEqual(states.count("written"), 1, states)
+        self.assertEqual(states.count("written"), 1, states)
+        self.assertLessEqual(set(states), {"written", "mapped", "read"})
         self.pack()
+
+    def test_who_finds_a_writer_waits_for_what_it_writes(self):
+        pack = self.packed()
+        finished = self.folder / "finished"
+        pack.rename(finished)
+        with open(f"{pack}.part", "wb") as part:
+            fcntl.flock(part, fcntl.LOCK_EX)
+            process = self.start()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            time.sleep(0.5)
+            finished.rename(pack)
+            os.unlink(f"{pack}.part")
+        answer, state = process.stdout.readline().rstrip("\n").split("|", 1)
+        self.assertEqual(answer, self.answer)
+        self.assertIn(state, ("mapped", "read"))
+        self.assertEqual(list(self.cache.iterdir()), [pack])
+
+    def test_who_waits_for_a_writer_in_vain_packs_for_itself(self):
+        pack = self.packed()
+        pack.unlink()
+        with open(f"{pack}.part", "wb") as part:
+            fcntl.flock(part, fcntl.LOCK_EX)
+            answer, state = self.ask(self.start())
+            self.assertEqual(answer, self.answer)
+            self.assertRegex(state, r"is being written by another process$")
 
     def test_what_a_killed_writer_left_is_written_over(self):
         pack = self.packed()
