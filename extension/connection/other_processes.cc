@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +29,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/this_process.h"
 #include "extension/connection/process_sockets.h"
+#include "extension/host/sqlite_api.h"
 
 namespace lm {
 namespace {
@@ -139,21 +142,23 @@ Json Answer(const Json& question) {
 class Listener {
  public:
   ~Listener() { inherited_ = -1; }  // before it is closed
-  // False, and there is none, where it cannot listen there.
-  static bool Begin(const std::string& directory) {
+  // Where it cannot listen there, there is none.
+  static absl::Status Begin(const std::string& directory) {
     const std::string path = absl::StrCat(directory, "/", OwnSocketName());
     std::unique_ptr<Listener> listener(new Listener(path));
-    if (!listener->Open()) return false;
+    if (!listener->Open()) {
+      return absl::UnavailableError(absl::StrCat("'", path, "': ", std::strerror(errno)));
+    }
     // A child that kept the socket would let others believe that it listens there.
     inherited_ = listener->socket_.get();
     [[maybe_unused]] static const int registered =
         pthread_atfork(nullptr, nullptr, [] { close(inherited_.exchange(-1)); });
     try {
       StartThread([self = std::move(listener)] { self->Loop(); }).detach();
-      return true;
-    } catch (...) {  // no more threads, or no memory
+      return absl::OkStatus();
+    } catch (const std::exception& e) {  // no more threads, or no memory
       unlink(path.c_str());
-      return false;
+      return absl::UnavailableError(e.what());
     }
   }
 
@@ -164,7 +169,7 @@ class Listener {
   // Under another name until it listens: a process that finds a socket where none listens takes it
   // away.
   bool Open() const {
-    const std::string unready = absl::StrCat(path_, ".new");
+    const std::string unready = absl::StrCat(path_, kUnready);
     const std::optional<sockaddr_un> address = SocketAddress(unready);
     if (!address.has_value() || !socket_.open() || !wake_.open()) return false;
     unlink(unready.c_str());  // of a process of that name that was killed
@@ -238,10 +243,16 @@ bool IsShared(absl::string_view salt) { return !absl::StartsWith(salt, "connecti
 void ShowToOtherProcesses(absl::string_view salt) {
   static std::atomic<uint64_t> tried{0};
   if (!IsShared(salt) || tried.exchange(ThisProcess()) == ThisProcess()) return;
+  absl::Status first;
   for (const std::string& directory : SocketDirectories()) {
-    mkdir(directory.c_str(), 0700);  // it may be there
-    if (IsPrivate(directory) && Listener::Begin(directory)) return;
+    absl::Status status = MakePrivate(directory);
+    if (status.ok()) status = Listener::Begin(directory);
+    if (status.ok()) return RemoveDeadSockets(directory);
+    first.Update(status);
   }
+  if (first.ok()) return;  // none is wanted
+  sqlite3_log(SQLITE_WARNING, "sqlite-lm: lm_running of other processes does not show this one: %s",
+              std::string(first.message()).c_str());
 }
 
 absl::StatusOr<std::vector<WorkInfo>> WorkOfOtherProcesses(absl::string_view salt) {

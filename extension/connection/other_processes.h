@@ -16,8 +16,8 @@
 namespace lm {
 
 // Lets other processes see and end what runs here for `salt`, from now on until exit(); a database
-// in memory belongs to no other process. Does nothing where it cannot, and costs nothing from the
-// second call on.
+// in memory belongs to no other process. Where it cannot, SQLite's log hears why. Costs nothing
+// from the second call on.
 void ShowToOtherProcesses(absl::string_view salt);
 
 // From here on an id is that of another process's work, and unique here; below, this one's.

@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +27,9 @@ namespace {
 
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(400);
 constexpr size_t kMostAnswer = 64 << 20;
+// Of this process's descriptors, which the host has as well.
+constexpr size_t kMostAtOnce = 64;
+constexpr int kMostRemoved = 1000;  // in passing
 
 // Linux's own limit.
 constexpr int64_t kMostProcesses = int64_t{1} << 22;
@@ -55,7 +60,7 @@ std::optional<ProcessSocket> ParseSocket(const std::string& directory, absl::str
 }
 
 void ListSockets(const std::string& directory, std::vector<ProcessSocket>* sockets) {
-  if (!IsPrivate(directory)) return;
+  if (!CheckPrivate(directory).ok()) return;
   DIR* entries = opendir(directory.c_str());
   if (entries == nullptr) return;
   const absl::Cleanup close = [entries] { closedir(entries); };
@@ -68,42 +73,50 @@ void ListSockets(const std::string& directory, std::vector<ProcessSocket>* socke
   }
 }
 
-// A question under way.
+// Null where nobody listens; the socket of a process that was killed is taken away.
+std::unique_ptr<Descriptor> Connect(const std::string& path) {
+  const std::optional<sockaddr_un> address = SocketAddress(path);
+  auto fd = std::make_unique<Descriptor>(OpenSocket());
+  if (!address.has_value() || !fd->open()) return nullptr;
+  if (connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) == 0) {
+    return fd;
+  }
+  if (errno == ECONNREFUSED) unlink(path.c_str());
+  return nullptr;
+}
+
+// A question under way. Once it is over it has no descriptor.
 class Conversation {
  public:
-  Conversation(const std::string& path, absl::string_view question)
-      : fd_(OpenSocket()), unsent_(question) {
-    const std::optional<sockaddr_un> address = SocketAddress(path);
-    if (!address.has_value() || !fd_.open()) return;
-    if (connect(fd_.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) == 0) {
-      wanted_ = POLLOUT;
-    } else if (errno == ECONNREFUSED) {
-      unlink(path.c_str());  // it was killed
-    }
-  }
+  Conversation(const std::string& path, absl::string_view question, std::optional<Json>* answer)
+      : until_(MonotonicTime::Now() + kAnswerTime),
+        fd_(Connect(path)),
+        unsent_(question),
+        answer_(*answer) {}
 
-  bool over() const { return wanted_ == 0; }
-  pollfd polled() const { return {fd_.get(), wanted_, 0}; }
-  std::optional<Json> TakeAnswer() { return std::move(answer_); }
+  bool over() const { return fd_ == nullptr; }
+  bool late() const { return MonotonicTime::Now() >= until_; }
+  pollfd polled() const { return {fd_->get(), wanted_, 0}; }
 
   // As far as it goes without waiting.
   void GoOn() {
     Progress progress = Progress::kDone;
-    if (wanted_ == POLLOUT) progress = SendSome(fd_.get(), &unsent_);
+    if (wanted_ == POLLOUT) progress = SendSome(fd_->get(), &unsent_);
     if (progress == Progress::kDone) {
       wanted_ = POLLIN;
-      progress = ReceiveSome(fd_.get(), kMostAnswer, &received_);
+      progress = ReceiveSome(fd_->get(), kMostAnswer, &received_);
       if (progress == Progress::kDone) answer_ = Json::Parse(received_);
     }
-    if (progress != Progress::kWaits) wanted_ = 0;
+    if (progress != Progress::kWaits) fd_.reset();
   }
 
  private:
-  const Descriptor fd_;
+  const MonotonicTime until_;
+  std::unique_ptr<Descriptor> fd_;
   absl::string_view unsent_;
   std::string received_;
-  std::optional<Json> answer_;
-  short wanted_ = 0;  // what it waits for; 0: it is over
+  std::optional<Json>& answer_;
+  short wanted_ = POLLOUT;  // what it waits for
 };
 
 }  // namespace
@@ -130,10 +143,54 @@ std::vector<std::string> SocketDirectories() {
   return {everywhere, absl::StrCat("/run/user/", geteuid(), "/sqlite-lm")};
 }
 
-bool IsPrivate(const std::string& directory) {
+absl::Status CheckPrivate(const std::string& directory) {
   struct stat info;
-  return lstat(directory.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
-         info.st_uid == geteuid() && (info.st_mode & 077) == 0;
+  auto error = [&directory](absl::string_view what) {
+    return absl::FailedPreconditionError(absl::StrCat("'", directory, "' ", what));
+  };
+  if (!SocketAddress(absl::StrCat(directory, "/", OwnSocketName(), kUnready)).has_value()) {
+    return error("is too long a path for a socket");
+  }
+  if (lstat(directory.c_str(), &info) != 0) {
+    return absl::NotFoundError(absl::StrCat("'", directory, "': ", std::strerror(errno)));
+  }
+  if (!S_ISDIR(info.st_mode)) return error("is no directory");
+  if (info.st_uid != geteuid()) return error("is another user's");
+  if ((info.st_mode & 077) != 0) return error("is open to others: its mode has to be 0700");
+  return absl::OkStatus();
+}
+
+absl::Status WhyApart() {
+  absl::Status first;
+  for (const std::string& directory : SocketDirectories()) {
+    const absl::Status status = CheckPrivate(directory);
+    if (status.ok() || absl::IsNotFound(status)) return absl::OkStatus();
+    first.Update(status);
+  }
+  return first;
+}
+
+absl::Status MakePrivate(const std::string& directory) {
+  // What a session or the system has not made is not made for it.
+  const bool is_named = std::getenv("LM_RUNTIME_DIR") != nullptr;
+  for (size_t end = is_named ? directory.find('/', 1) : directory.npos; end != directory.npos;
+       end = directory.find('/', end + 1)) {
+    mkdir(directory.substr(0, end).c_str(), 0700);
+  }
+  mkdir(directory.c_str(), 0700);  // it may be there
+  return CheckPrivate(directory);
+}
+
+void RemoveDeadSockets(const std::string& directory) {
+  std::vector<ProcessSocket> sockets;
+  ListSockets(directory, &sockets);
+  int removed = 0;
+  for (const ProcessSocket& socket : sockets) {
+    // Who lives is not bothered; and of another namespace's processes nothing is known.
+    const bool is_dead = socket.key == socket.process &&
+                         kill(static_cast<pid_t>(socket.process), 0) != 0 && errno == ESRCH;
+    if (is_dead && Connect(socket.path) == nullptr && ++removed == kMostRemoved) return;
+  }
 }
 
 std::string OwnSocketName() { return absl::StrCat(getpid(), "-", OwnNamespace()); }
@@ -177,28 +234,29 @@ Progress ReceiveSome(int fd, size_t most, std::string* text) {
 absl::StatusOr<std::vector<std::optional<Json>>> AskAll(const std::vector<ProcessSocket>& sockets,
                                                         const Json& question) {
   constexpr auto kSlice = static_cast<int>(kCheckpointInterval.count());
-  const MonotonicTime until = MonotonicTime::Now() + kAnswerTime;
   const std::string text = question.Dump();
-  std::vector<std::unique_ptr<Conversation>> conversations;
-  std::vector<Conversation*> waiting;
-  for (const ProcessSocket& socket : sockets) {
-    conversations.push_back(std::make_unique<Conversation>(socket.path, text));
-    waiting.push_back(conversations.back().get());
-  }
+  std::vector<std::optional<Json>> answers(sockets.size());
+  std::vector<std::unique_ptr<Conversation>> waiting;
+  size_t next = 0;  // to be asked
   for (std::vector<pollfd> polled;;) {
-    std::erase_if(waiting, [](const Conversation* conversation) { return conversation->over(); });
-    if (waiting.empty() || MonotonicTime::Now() >= until) break;
+    std::erase_if(waiting, [](const auto& asked) { return asked->over() || asked->late(); });
+    // Not many that nobody answers at, either, before those who have answered are heard.
+    const size_t end = std::min(next + kMostAtOnce - waiting.size(), sockets.size());
+    for (; next < end; ++next) {
+      auto asked = std::make_unique<Conversation>(sockets[next].path, text, &answers[next]);
+      if (!asked->over()) waiting.push_back(std::move(asked));
+    }
     RETURN_IF_ERROR(Checkpoint());
+    if (waiting.empty() && next == sockets.size()) return answers;
     polled.clear();
-    for (const Conversation* conversation : waiting) polled.push_back(conversation->polled());
-    if (poll(polled.data(), polled.size(), kSlice) < 0 && errno != EINTR) break;
+    for (const auto& asked : waiting) polled.push_back(asked->polled());
+    const bool more = waiting.size() < kMostAtOnce && next < sockets.size();
+    const int ready = poll(polled.data(), polled.size(), more ? 0 : kSlice);
+    if (ready < 0 && errno != EINTR) return answers;
     for (size_t i = 0; i < polled.size(); ++i) {
       if (polled[i].revents != 0) waiting[i]->GoOn();
     }
   }
-  std::vector<std::optional<Json>> answers;
-  for (const auto& conversation : conversations) answers.push_back(conversation->TakeAnswer());
-  return answers;
 }
 
 }  // namespace lm

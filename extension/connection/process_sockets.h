@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
@@ -48,11 +49,16 @@ std::optional<sockaddr_un> SocketAddress(const std::string& path);
 
 // Where to listen, the best first.
 std::vector<std::string> SocketDirectories();
-// Whether it is a directory of this user's that no other user can enter: a socket in it answers all
-// that can.
-bool IsPrivate(const std::string& directory);
-// This process's socket in a directory.
+// OK for a directory of this user's that no other user can enter, for a socket in it answers all
+// that can, and whose path is short enough for one. NotFound where there is none. Errors name it.
+absl::Status CheckPrivate(const std::string& directory);
+// The same; makes it first where it is not there, and those above the one of LM_RUNTIME_DIR.
+absl::Status MakePrivate(const std::string& directory);
+// Why this process can neither listen in any of the directories nor find others there.
+absl::Status WhyApart();
+// This process's socket in a directory; and what follows its name until it listens there.
 std::string OwnSocketName();
+inline constexpr absl::string_view kUnready = ".new";
 
 struct ProcessSocket {
   std::string path;
@@ -62,6 +68,8 @@ struct ProcessSocket {
 };
 // Of the other processes; some may be there no more.
 std::vector<ProcessSocket> OtherSockets();
+// Takes away, some at a time, what killed processes of this namespace have left in a directory.
+void RemoveDeadSockets(const std::string& directory);
 
 // How far one has come with what it sends or receives, without waiting.
 enum class Progress { kDone, kWaits, kFailed };
@@ -70,8 +78,8 @@ Progress SendSome(int fd, absl::string_view* unsent);
 // Done at the end of the other's direction; fails for more than `most` bytes.
 Progress ReceiveSome(int fd, size_t most, std::string* text);
 
-// Asks all of them at once, and takes their answers, in the same order. nullopt for one that has
-// not answered 400 ms later, or not with JSON. Cancelled where the statement is interrupted
+// Asks them, 64 at once, and takes their answers, in the same order. nullopt for one that has not
+// answered 400 ms later, or not with JSON. Cancelled where the statement is interrupted
 // (checkpoint.h). Takes away the sockets of processes that are there no more.
 absl::StatusOr<std::vector<std::optional<Json>>> AskAll(const std::vector<ProcessSocket>& sockets,
                                                         const Json& question);

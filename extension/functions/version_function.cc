@@ -12,6 +12,7 @@
 //     network    true                   whether this build can ask models elsewhere
 //     models     {"default":"..."}      names and paths, none of them loaded by this
 //     engines    [{"model":"...", ...}] those running in this process now
+//     apart      null                   why lm_running and other processes do not see each other
 #include <string>
 #include <utility>
 
@@ -21,6 +22,7 @@
 #include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/binding/scalar_function.h"
+#include "extension/connection/process_sockets.h"
 #include "extension/functions/functions.h"
 #include "lm/lm.h"
 
@@ -83,6 +85,8 @@ absl::Status Debug(Call& call) {
   report.Add("network", HasNetwork());
   report.Add("models", Models(call.connection()));
   report.Add("engines", Engines());
+  const absl::Status apart = WhyApart();
+  report.Add("apart", apart.ok() ? Json() : Json(apart.message()));
   ResultJson(call.context(), report.Dump());
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@ DELETE ends it."""
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import harness
 from slow_model import write_slow_model
@@ -513,6 +515,36 @@ class ProcessesTest(RunningCase):
             over.set()
             thread.join()
 
+    def leave_sockets(self, count):
+        """As processes that were killed do, of numbers that there are none of."""
+        os.makedirs(self.runtime, 0o700, exist_ok=True)
+        for process in range(count):
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(os.path.join(self.runtime, socket_name(4_100_000 + process)))
+
+    def sockets_of_others(self):
+        return [name for name in os.listdir(self.runtime) if name != socket_name(os.getpid())]
+
+    def test_what_thousands_have_left_hides_nobody_and_takes_no_descriptors(self):
+        update = self.start()
+        self.running("done > 0")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.leave_sockets(1500)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, hard))
+        self.assertEqual(self.watcher.execute("SELECT process FROM lm_running").fetchall(), [(update.pid,)])
+        self.assertEqual(self.sockets_of_others(), [socket_name(update.pid)])
+        self.watcher.execute("DELETE FROM lm_running")
+        self.assertIn("cancelled by", update.communicate(timeout=60)[0])
+
+    def test_who_begins_takes_away_what_others_have_left(self):
+        self.leave_sockets(300)
+        alive = self.listen(socket_name(os.getppid()))
+        self.assertEqual(self.start(sql="SELECT generate('a')").communicate(timeout=60)[0], "")
+        self.assertEqual(self.sockets_of_others(), [socket_name(os.getppid())])
+        alive.setblocking(False)
+        self.assertRaises(BlockingIOError, alive.accept)  # who lives is not disturbed
+
     def test_a_process_of_this_number_in_another_container(self):
         other = self.listen(f"{os.getpid()}-1")
         questions = []
@@ -591,6 +623,26 @@ class ProcessesTest(RunningCase):
         self.running_in_child(second)
         self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
         self.assertEqual(os.listdir(reached), [])
+
+    def test_a_directory_that_cannot_be_used_is_told_of(self):
+        reached = os.path.join(self.folder.name, "reached")
+        os.mkdir(reached)
+        os.chmod(reached, 0o755)
+        whys = {"": None, self.runtime: None, reached: "'.*/reached' is open to others: its mode has to be 0700",
+                os.path.join(self.folder.name, "d" * 100): "is too long a path for a socket"}
+        for directory, why in whys.items():
+            with self.subTest(directory), unittest.mock.patch.dict(os.environ, LM_RUNTIME_DIR=directory):
+                told = self.watcher.execute("SELECT json_extract(lm_debug(), '$.apart')").fetchone()[0]
+                self.assertRegex(str(told), why or "^None$")
+
+    def test_a_directory_is_made_with_those_above_it(self):
+        directory = os.path.join(self.folder.name, "above", "own")
+        with unittest.mock.patch.dict(os.environ, LM_RUNTIME_DIR=directory):
+            update = self.start()
+            self.running("done > 0")
+            self.assertEqual(os.stat(os.path.dirname(directory)).st_mode & 0o777, 0o700)
+            self.watcher.execute("DELETE FROM lm_running")
+            self.assertIn("cancelled by", update.communicate(timeout=60)[0])
 
     def running_in_child(self, process):
         """Waits until it computes: its threads have used half a second."""
