@@ -225,7 +225,7 @@ class PackCacheTest(unittest.TestCase):
             process = self.start()
             process.stdin.write("\n")
             process.stdin.flush()
-            time.sleep(0.5)
+            time.sleep(1.5)  # until it is there; it waits for two seconds
             finished.rename(pack)
             os.unlink(f"{pack}.part")
         answer, state = process.stdout.readline().rstrip("\n").split("|", 1)
