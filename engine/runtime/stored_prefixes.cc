@@ -63,7 +63,7 @@ std::unique_ptr<PrefixStore> StoredPrefixes::MakeStore() const {
     options.classes.push_back({c.window, c.block_bytes});
     absl::StrAppend(&options.model, " ", c.window, ":", c.block_bytes);
   }
-  if (info.prefix_store_bytes > 0) options.max_bytes = info.prefix_store_bytes;
+  if (info.prefix_store_bytes >= 0) options.max_bytes = info.prefix_store_bytes;
   return std::make_unique<PrefixStore>(std::move(options));
 }
 
