@@ -43,6 +43,15 @@ int WaitForLock(void*, int times_before) {
   return 1;
 }
 
+// What fails is an error of the command, and not an answer that is printed, or kept as one.
+absl::Status CheckOnError(const Json& options) {
+  const std::string on_error = options.TextAt("on_error");
+  if (on_error.empty() || on_error == "error") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("on_error cannot be '", on_error,
+                   "' in --options: what fails is told as an error, and is no answer"));
+}
+
 }  // namespace
 
 const std::vector<Option>& ModelOptions() {
@@ -186,6 +195,7 @@ absl::StatusOr<std::string> Session::CallOptions(
   if (!checked.ok()) {  // it speaks in the name of the table whose options it is to check
     return absl::Status(checked.code(), absl::StripPrefix(checked.message(), "lm_jobs: "));
   }
+  RETURN_IF_ERROR(CheckOnError(all));
   return all.Dump();
 }
 

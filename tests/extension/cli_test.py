@@ -100,6 +100,11 @@ class CliTest(unittest.TestCase):
         self.fails(2, "--options must be a JSON object, got '7'", "ask", "x", "--options", "7")
         self.fails(2, "^sqlite-lm: unknown option 'max_token'; the nearest known one is 'max_tokens'$", "ask", "x", "--options", '{"max_token":3}')
         self.fails(2, "^sqlite-lm: regex: ", "chat", "--options", '{"regex":"("}')
+        for words in (["ask", "x"], ["ask", "x", "--json"], ["chat"], ["summarize"], ["bench"]):
+            for instead in ("null", "json"):
+                with self.subTest(words=words, instead=instead):
+                    self.fails(2, f"on_error cannot be '{instead}' in --options: what fails is told", *words, "--options", json.dumps({"on_error": instead}), stdin="x")
+        self.fails(1, "context", "ask", "--options", '{"on_error":"error"}', stdin="word " * 5000)
         self.fails(2, "unknown option 'part_token'", "summarize", "--options", '{"part_token":3}', stdin="x")
         self.fails(2, "--tokens must be a whole number from 2 to 1000000, got 'many'", "bench", "--tokens", "many")
         self.fails(2, "--words must be a whole number from 1 to 1000000, got '3000000000'", "bench", "--words", "3000000000")
@@ -219,7 +224,7 @@ class CliTest(unittest.TestCase):
         words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "mood", "--instruction", "Good or bad?"]
         nothing = [("notes", "CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT)")]
         for message, *wrong in (("unknown option 'max_token'", "--options", '{"max_token":3}'), ("choice 3 of 3 is empty", "--choices", "good,bad,"),
-                                ("regex", "--options", '{"regex":"("}'),
+                                ("regex", "--options", '{"regex":"("}'), ("on_error cannot be 'null'", "--options", '{"on_error":"null"}'),
                                 ("--choices and the choices of --options", "--choices", "b,c", "--options", '{"choices":["zz"]}')):
             self.fails(2, message, *words, *wrong)
             self.assertEqual(self.query("SELECT name, sql FROM sqlite_schema"), nothing)
@@ -278,8 +283,8 @@ class CliTest(unittest.TestCase):
             connection.executemany("INSERT INTO notes VALUES (?)", [(text,) for text in texts])
             connection.execute("DELETE FROM notes WHERE rowid = 1")
         words = ["--table", "notes", "--column", "body", "--into", "y", "--instruction", "How?", "--model", SHIPPED, "--options",
-                 '{"max_tokens":5,"max_total_tokens":200,"on_error":"json"}']
-        self.fails(1, "prompt must be text, got a BLOB(?s:.*)stopped: ", "label", self.database, *words)  # that, as JSON, is its answer
+                 '{"max_tokens":5,"max_total_tokens":200}']
+        self.fails(1, "prompt must be text, got a BLOB(?s:.*)stopped: ", "label", self.database, *words)
         with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
             waiting = [row[0] for row in connection.execute("SELECT body FROM notes WHERE y IS NULL AND body LIKE 'note %'")]
             self.assertGreater(len(waiting), 4)
@@ -293,16 +298,16 @@ class CliTest(unittest.TestCase):
         while result.returncode == 1 and "stopped: " in result.stderr:
             result = run("label", self.database, *words)
             self.assertNotIn("changed", result.stderr)
-        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, "prompt must be text, got a BLOB(?s:.*)some rows failed")
         with contextlib.closing(sqlite3.connect(self.folder / "anew.db")) as connection, connection:
             connection.execute("CREATE TABLE notes(body)")
             connection.executemany("INSERT INTO notes VALUES (?)", self.query("SELECT body FROM notes"))
-        run("label", self.folder / "anew.db", *words[:-1], '{"max_tokens":5,"on_error":"json"}')
+        run("label", self.folder / "anew.db", *words[:-1], '{"max_tokens":5}')
         with contextlib.closing(sqlite3.connect(self.folder / "anew.db")) as connection:
             wanted = dict(connection.execute("SELECT body, y FROM notes").fetchall())
         wanted[waiting[0]] = "by hand"
         self.assertEqual(dict(self.query("SELECT body, y FROM notes")), wanted)
-        self.assertNotIn(None, wanted.values())
+        self.assertEqual([body for body, y in wanted.items() if y is None], [b"no text"])
 
     def test_label_leaves_alone_what_changes_while_it_runs(self):
         self.notes(10)
