@@ -14,7 +14,7 @@ namespace {
 
 absl::Status RunAsk(const Arguments& arguments) {
   std::string question = absl::StrJoin(arguments.rest(), " ");
-  if (question == "-" || (question.empty() && isatty(STDIN_FILENO) == 0)) {
+  if (question == "-" || (arguments.rest().empty() && isatty(STDIN_FILENO) == 0)) {
     ASSIGN_OR_RETURN(question, ReadText("-"));
   }
   if (question.empty()) {

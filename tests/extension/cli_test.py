@@ -130,6 +130,7 @@ class CliTest(unittest.TestCase):
         self.fails(1, "nothing.txt: cannot be opened", "summarize", "nothing.txt")
         self.fails(1, "cannot be read: Is a directory", "summarize", self.folder)
         self.fails(2, "there is no question", "ask")
+        self.fails(2, "there is no question", "ask", "", stdin="a list that a loop reads")
         self.fails(1, "Not a directory|no such file", "models", bad / "x")
         self.fails(1, "bad.txt: file is not a database", "label", bad)
 
