@@ -22,8 +22,29 @@ std::string Quoted(absl::string_view name) {
   return absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"");
 }
 
-std::string KeyOf(const Arguments& arguments) {
-  return arguments.Has("key") ? Quoted(arguments.Get("key")) : "rowid";
+// What SQLite calls the number of a row, unless a column of the table has that name.
+constexpr const char* kRowNumbers[] = {"rowid", "_rowid_", "oid"};
+
+absl::StatusOr<bool> HasColumn(Session& session, const std::string& table,
+                               const std::string& column) {
+  ASSIGN_OR_RETURN(
+      const auto columns,
+      session.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE",
+                    {table, column}));
+  return !columns.empty();
+}
+
+// Where the table has columns of all these names, its rows have no number that could be named.
+absl::StatusOr<std::string> KeyOf(Session& session, const Arguments& arguments) {
+  if (arguments.Has("key")) return Quoted(arguments.Get("key"));
+  for (const char* name : kRowNumbers) {
+    ASSIGN_OR_RETURN(const bool is_column, HasColumn(session, arguments.Get("table"), name));
+    if (!is_column) return name;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the columns of the table ", arguments.Get("table"),
+                   " have all the names of its rowid; --key NAME names the one that tells its "
+                   "rows apart"));
 }
 
 // A column of the table, in statements that name other tables, too.
@@ -42,8 +63,8 @@ std::string PromptOf(const Arguments& arguments) {
 // other rowids where no INTEGER PRIMARY KEY keeps them. An index of the key finds it, whatever its
 // collation, and rows that this takes to be equal are told apart by their bytes, as in lm_job_rows;
 // an index of the column that is written would find all rows that wait.
-std::string Target(const Arguments& arguments) {
-  const std::string key = Column(arguments, KeyOf(arguments)), into = Quoted(arguments.Get("into"));
+std::string Target(const Arguments& arguments, const std::string& row_key) {
+  const std::string key = Column(arguments, row_key), into = Quoted(arguments.Get("into"));
   return absl::StrCat("UPDATE ", Quoted(arguments.Get("table")), " SET ", into, " = :value WHERE ",
                       key, " = :id AND ", key, " = :id COLLATE BINARY AND +",
                       Column(arguments, into), " IS NULL AND ", PromptOf(arguments), " IS :prompt");
@@ -56,18 +77,15 @@ struct Progress {
 };
 
 struct Job {
-  std::string name, query, target, system, options;
+  std::string name, key, query, target, system, options;
 };
 
 // Whether it was not there.
 absl::StatusOr<bool> AddColumn(Session& session, const std::string& table,
                                const std::string& column) {
-  ASSIGN_OR_RETURN(
-      const auto columns,
-      session.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE",
-                    {table, column}));
-  if (!columns.empty()) return false;
-  for (const char* own : {"rowid", "oid", "_rowid_"}) {
+  ASSIGN_OR_RETURN(const bool is_there, HasColumn(session, table, column));
+  if (is_there) return false;
+  for (const char* own : kRowNumbers) {
     if (!absl::EqualsIgnoreCase(column, own)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--into ", column, ": that is what SQLite calls the number of a row; name another column"));
@@ -191,7 +209,7 @@ absl::StatusOr<bool> HaveChanged(Session& session, const Arguments& arguments, c
           absl::StrCat("SELECT (SELECT count(*) FROM lm_job_rows AS lm_asked WHERE ", asked,
                        ") > (SELECT count(DISTINCT lm_asked.number) FROM ",
                        Quoted(arguments.Get("table")), " CROSS JOIN lm_job_rows AS lm_asked WHERE ",
-                       asked, " AND lm_asked.id = +", Column(arguments, KeyOf(arguments)), " AND ",
+                       asked, " AND lm_asked.id = +", Column(arguments, job.key), " AND ",
                        Column(arguments, Quoted(arguments.Get("into"))),
                        " IS NULL AND lm_asked.prompt IS ", PromptOf(arguments), ")"),
           {job.name}));
@@ -250,11 +268,11 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
 }
 
 // Names that are not there, before anything is written.
-absl::Status CheckNames(Session& session, const Arguments& arguments) {
+absl::Status CheckNames(Session& session, const Arguments& arguments, const Job& job) {
   const std::string table = arguments.Get("table");
   const std::string from = absl::StrCat(" FROM ", Quoted(table), " LIMIT 0");
   RETURN_IF_ERROR(session.Run(absl::StrCat("SELECT ", Quoted(arguments.Get("column")), from)));
-  const absl::Status key = session.Run(absl::StrCat("SELECT ", KeyOf(arguments), from));
+  const absl::Status key = session.Run(absl::StrCat("SELECT ", job.key, from));
   if (arguments.Has("key")) return key;
   ASSIGN_OR_RETURN(const auto view,  // whose rowid is NULL
                    session.Query("SELECT 1 FROM sqlite_schema WHERE type = 'view' AND name = ?1 "
@@ -284,15 +302,16 @@ absl::StatusOr<Job> MakeJob(Session& session, const Arguments& arguments) {
     more.emplace_back("choices", std::move(choices));
   }
   ASSIGN_OR_RETURN(const std::string options, session.CallOptions(more));
-  const std::string key = KeyOf(arguments);
+  ASSIGN_OR_RETURN(const std::string key, KeyOf(session, arguments));
   std::string condition =
       absl::StrCat(Quoted(into), " IS NULL AND ", Quoted(column), " IS NOT NULL");
   if (arguments.Has("where"))
     absl::StrAppend(&condition, " AND (\n", arguments.Get("where"), "\n)");
   return Job{.name = absl::StrCat("label ", table, ".", into),
+             .key = key,
              .query = absl::StrCat("SELECT ", key, ", ", Quoted(column), " FROM ", Quoted(table),
                                    " WHERE ", condition),
-             .target = Target(arguments),
+             .target = Target(arguments, key),
              .system = instruction,
              .options = options};
 }
@@ -351,7 +370,7 @@ absl::Status RunLabel(const Arguments& arguments) {
         absl::StrCat(path, ": it is read-only, and no answer could be written there"));
   }
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
-  RETURN_IF_ERROR(CheckNames(*session, arguments));
+  RETURN_IF_ERROR(CheckNames(*session, arguments, job));
   const absl::StatusOr<bool> prepared = Prepare(*session, arguments, job);
   if (absl::IsUnavailable(prepared.status())) return InFile(path, prepared.status());
   ASSIGN_OR_RETURN(const bool made, prepared);

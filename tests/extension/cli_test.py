@@ -434,6 +434,20 @@ class CliTest(unittest.TestCase):
         self.ok(*words, "--key", "k")
         self.assertEqual(self.query('SELECT count("to") FROM "my ""notes"'), [(2,)])
 
+    def test_columns_that_are_called_as_the_number_of_a_row(self):
+        words = ["label", self.database, "--column", "body", "--into", "y", "--instruction", "x", "--choices", "x,y"]
+        for columns in (["rowid"], ["ROWID", "_rowid_"], ["rowid", "oid"]):
+            table = "_and_".join(["t", *columns])
+            with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+                connection.execute(f"CREATE TABLE {table}({', '.join(columns)}, body)")
+                connection.executemany(f"INSERT INTO {table}(body) VALUES (?)", [("a",), ("b",)])
+            self.assertRegex(self.ok(*words, "--table", table), f"^2 rows of {table}.y: 2 answered")
+            self.assertEqual(self.query(f"SELECT count(*) FROM {table} WHERE y IN ('x', 'y')"), [(2,)])
+        with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.executescript("CREATE TABLE t(oid, rowid, _rowid_, body); INSERT INTO t(oid, body) VALUES (7, 'a')")
+        self.fails(2, "the columns of the table t have all the names of its rowid; --key NAME", *words, "--table", "t")
+        self.assertRegex(self.ok(*words, "--table", "t", "--key", "oid"), "^1 rows of t.y: 1 answered")
+
     def test_keys_that_their_collation_takes_to_be_equal(self):
         with contextlib.closing(sqlite3.connect(self.database)) as connection, connection:
             connection.executescript("CREATE TABLE notes(k TEXT COLLATE NOCASE, body TEXT, y TEXT); CREATE INDEX by_k ON notes(k); CREATE INDEX by_y ON notes(y)")
