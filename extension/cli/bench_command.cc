@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -25,6 +26,22 @@ constexpr char kRows[] =
     "json_group_array(prompt) FROM p), NULL, ?1)";
 
 constexpr int64_t kMost = 1'000'000;
+
+// With these an answer has other tokens than the model decodes for it one by one, or another number
+// of them than is asked for.
+constexpr const char* kNotTimed[] = {"choices", "regex",   "schema",     "grammar",        "n",
+                                     "vote",    "best_of", "max_tokens", "thinking_tokens"};
+
+absl::Status CheckTimed(const Arguments& arguments) {
+  const std::optional<Json> options = Json::Parse(arguments.Get("options"));
+  for (const char* name : kNotTimed) {
+    if (!options.has_value() || !options->Has(name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--options: with ", name,
+        " tokens/s would say nothing of the model; --tokens is how many an answer has"));
+  }
+  return absl::OkStatus();
+}
 
 struct Speed {
   double tokens_in = 0, tokens_out = 0, seconds = 0;
@@ -55,6 +72,7 @@ absl::Status RunBench(const Arguments& given) {
   if (!given.rest().empty()) arguments.Set("model", given.rest()[0]);
   ASSIGN_OR_RETURN(const int64_t tokens, arguments.Integer("tokens", 64, 2, kMost));
   ASSIGN_OR_RETURN(const int64_t words, arguments.Integer("words", 160, 1, kMost));
+  RETURN_IF_ERROR(CheckTimed(arguments));
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
   const auto began = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(session->Run("SELECT lm_token_count('x')"));

@@ -108,6 +108,8 @@ class CliTest(unittest.TestCase):
         self.fails(2, "unknown option 'part_token'", "summarize", "--options", '{"part_token":3}', stdin="x")
         self.fails(2, "--tokens must be a whole number from 2 to 1000000, got 'many'", "bench", "--tokens", "many")
         self.fails(2, "--words must be a whole number from 1 to 1000000, got '3000000000'", "bench", "--words", "3000000000")
+        for name, value in {"choices": ["a", "b"], "regex": "a", "schema": {}, "grammar": 'root ::= "a"', "n": 2, "vote": 3, "best_of": 2, "max_tokens": 9}.items():
+            self.fails(2, f"--options: with {name} tokens/s would say nothing", "bench", "--options", json.dumps({name: value}))
         self.fails(2, "no-such.gguf", "ask", "x", "--model", "no-such.gguf")
         self.fails(1, "no-such.db", "label", "no-such.db")
         self.assertFalse(os.path.exists("no-such.db"))
@@ -800,6 +802,7 @@ class CliTest(unittest.TestCase):
 
     def test_bench_and_doctor(self):
         self.assertRegex(self.ok("bench", "--tokens", "4", "--words", "20"), r"loaded in [\d.]+ s\n(?s:.*)answers, 16 rows +[\d.]+")
+        self.assertIn("tokens/s", self.ok("bench", "--tokens", "4", "--words", "20", "--options", '{"temperature":1,"seed":7}'))
         text = self.ok("doctor")
         for what in ("sqlite-lm", "network", "cpu", "model", "tokens/s a row"):
             self.assertIn(what, text)
