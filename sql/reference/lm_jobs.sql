@@ -4,7 +4,8 @@
 --
 -- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database (INSERT INTO a.lm_jobs: in
 -- the attached database a); they are ordinary tables, and any program can read them. lm_run() works on them.
--- (That one INSERT is one into a virtual table, to whose RETURNING SQLite gives only what was given: no rowid, no times.)
+-- (That one INSERT is one into a virtual table, to whose RETURNING SQLite gives only what was given: no rowid, no times;
+-- and as an UPSERT SQLite refuses it: INSERT OR IGNORE, and an UPDATE behind it, will do before and after.)
 --
 -- columns of lm_jobs
 --   name     the job's, for lm_run()
@@ -54,6 +55,8 @@
 
 SELECT count(*) FROM lm_jobs;
 --> 0
+INSERT INTO lm_jobs(name, query) VALUES ('kept', 'SELECT 1, 2') ON CONFLICT(name) DO UPDATE SET query = excluded.query;
+--! UPSERT not implemented for virtual table "lm_jobs"
 INSERT INTO lm_jobs(name, query, options) VALUES
   ('animals', 'SELECT 1, ''What barks?'' UNION ALL SELECT 2, NULL UNION ALL SELECT 3, x''00''', '{"max_tokens":2}');
 SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NOT NULL ORDER BY name;
@@ -112,5 +115,12 @@ SELECT job, count(*) FROM lm_job_rows GROUP BY job;
 DELETE FROM lm_jobs WHERE name = 'beasts';
 SELECT count(*) FROM lm_job_rows;
 --> 0
+-- A job of that name, whether there was one or not.
+INSERT OR IGNORE INTO lm_jobs(name, query) VALUES ('kept', 'SELECT 1, 2');
+UPDATE lm_jobs SET query = 'SELECT 1, 3' WHERE name = 'kept';
+INSERT INTO lm_jobs(name, query) VALUES ('kept', 'SELECT 1, 4') ON CONFLICT(name) DO UPDATE SET query = excluded.query;
+SELECT count(*), query FROM lm_jobs;
+--> 1|SELECT 1, 4
+DELETE FROM lm_jobs;
 INSERT INTO lm_jobs(name) VALUES ('empty');
 --! NOT NULL constraint failed: lm_jobs.query

@@ -31,6 +31,11 @@ SELECT typeof(generate('Hello', NULL, '{"model":"small","max_tokens":2}'));
 SELECT name, architecture, quantisation, device FROM temp.lm_models WHERE name = 'small';
 --> small|llama|Q8_0|cpu
 
+-- INSERT OR REPLACE says anew what a name means (SQLite has no UPSERT for virtual tables).
+INSERT OR REPLACE INTO temp.lm_models(name, path) VALUES ('small', '$MODEL');
+INSERT INTO temp.lm_models(name, path) VALUES ('small', '$MODEL') ON CONFLICT(name) DO UPDATE SET path = excluded.path;
+--! UPSERT not implemented for virtual table "lm_models"
+
 -- How it is loaded: device, threads, kv_bytes and kv_type (of the KV cache), context_length,
 -- pack_cache, prefix_store (as in lm_settings).
 UPDATE temp.lm_models SET options = '{"threads":1,"context_length":64}' WHERE name = 'small';
