@@ -77,6 +77,13 @@ void ReadShape(const GgufFile& gguf, std::optional<DType> kv_type, const std::st
   report->layers = spec->num_layers();
   report->hidden = spec->hidden;
   report->vocabulary = spec->vocab;
+  if (gguf.FindTensor(kEmbedding) == nullptr) {
+    AddProblem(absl::InvalidArgumentError(absl::StrCat(
+                   "tensor '", kEmbedding,
+                   gguf.tensors().empty() ? "' is missing: the file has a vocabulary and no weights"
+                                          : "' is missing")),
+               report);
+  }
   const absl::StatusOr<std::vector<DeviceLayers>> plan = PlanDevices(device, spec->num_layers());
   AddProblem(plan.status(), report);
   const absl::StatusOr<DType> type =

@@ -118,7 +118,7 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
   loader.set_cache(cache);
   loader.set_lays_out_later(lays_out_later);
   Weights weights;
-  ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
+  ASSIGN_OR_RETURN(weights.embedding, loader.Matrix(kEmbedding, spec.vocab, spec.hidden));
   ASSIGN_OR_RETURN(weights.embedding_updates,
                    loader.EmbeddingUpdates("token_embd", spec.vocab, spec.hidden));
   ASSIGN_OR_RETURN(weights.positions, LoadPositions(spec, &loader));
@@ -160,7 +160,7 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
   ASSIGN_OR_RETURN(weights.pooling, LoadPoolingHead(spec, &loader));
   weights.tied = !loader.Has("output.weight");
   if (!weights.tied || first != last) {
-    const char* name = weights.tied ? "token_embd.weight" : "output.weight";
+    const char* name = weights.tied ? kEmbedding : "output.weight";
     ASSIGN_OR_RETURN(weights.output, loader.Matrix(name, spec.vocab, spec.hidden));
   }
   if (!weights.tied) {

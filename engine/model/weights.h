@@ -215,6 +215,9 @@ struct LaurelWeights {
   int64_t bytes() const { return down.bytes() + up.bytes(); }
 };
 
+// What every model has.
+inline constexpr char kEmbedding[] = "token_embd.weight";
+
 // Stays in the file: its rows are looked up, and it is larger than all other tensors.
 inline constexpr char kPerLayerEmbedding[] = "per_layer_token_embd.weight";
 

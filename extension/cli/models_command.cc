@@ -1,4 +1,4 @@
-// sqlite-lm models: what model files there are, and whether they run here.
+// sqlite-lm models: what models there are, and whether they run here.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,9 +34,22 @@ std::vector<std::string> UsualPlaces() {
   return places;
 }
 
+// A folder as Hugging Face has them; that of a part of a model has a config.json, too, but no
+// weights.
+bool IsModelFolder(const fs::path& folder) {
+  auto has = [&folder](const char* name) {
+    std::error_code ignored;
+    return fs::exists(folder / name, ignored);
+  };
+  return has("config.json") && (has("model.safetensors") || has("model.safetensors.index.json"));
+}
+
 // Of a split model the first file only.
-bool IsModel(const fs::path& path) {
-  const std::string name = path.filename().string();
+bool IsModel(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  if (entry.is_directory(ignored)) return IsModelFolder(entry.path());
+  if (!entry.is_regular_file(ignored)) return false;
+  const std::string name = entry.path().filename().string();
   return absl::EndsWithIgnoreCase(name, ".gguf") &&
          (!absl::StrContains(name, "-of-") || absl::StrContains(name, "-00001-of-"));
 }
@@ -49,14 +62,13 @@ std::vector<std::string> FindModels(const std::vector<std::string>& places) {
       if (fs::exists(place, error)) found.push_back(place);
       continue;
     }
+    if (IsModelFolder(place)) found.push_back(place);
     const auto options = fs::directory_options::skip_permission_denied;
     fs::recursive_directory_iterator files(place, options, error);
     for (const fs::recursive_directory_iterator end; !error && files != end;
          files.increment(error)) {
       if (place == "." && files.depth() > 1) files.disable_recursion_pending();
-      std::error_code ignored;
-      if (files->is_regular_file(ignored) && IsModel(files->path()))
-        found.push_back(files->path().string());
+      if (IsModel(*files)) found.push_back(files->path().string());
     }
   }
   std::sort(found.begin(), found.end());
@@ -136,7 +148,7 @@ absl::Status RunModels(const Arguments& arguments) {
   if (arguments.Has("json")) {
     // Each has been printed.
   } else if (files.empty()) {
-    std::puts("There are no GGUF files here. The README names three to begin with.");
+    std::puts("There are no models here. The README names three to begin with.");
   } else {
     std::fputs(Table(table).c_str(), stdout);
   }
@@ -149,10 +161,11 @@ absl::Status RunModels(const Arguments& arguments) {
 Command ModelsCommand() {
   return {"models",
           "[FILE|FOLDER|hf:OWNER/NAME...]",
-          "which model files run here, in how much memory",
-          "Looks into the folders given, else into this one and where people keep models. Loads "
-          "none. Memory is that of the\n"
-          "weights and of a cache of 2,048 tokens a row.",
+          "which models run here, in how much memory",
+          "Looks for GGUF files, and for folders as Hugging Face has them, in the folders given, "
+          "else in this one and where people\n"
+          "keep models. Loads none. Memory is that of the weights and of a cache of 2,048 tokens a "
+          "row.",
           {{"json", nullptr, "one object a file"}},
           false,
           RunModels};

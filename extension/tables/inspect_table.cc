@@ -8,12 +8,12 @@
 //   SELECT memory_16 FROM lm_inspect('hf:Qwen/Qwen3-4B-GGUF:Q4_K_M');   -- once it is downloaded
 //   SELECT name, memory_1 FROM lm_inspect('default');                   -- a name of lm_models
 //
-// One row. `problem` is NULL where the model can be loaded as far as the file's keys tell, else why
-// not; what a damaged file lacks is found when it is loaded. `note` tells what of the file is left
-// out (the image and sound parts of a model that reads text too), else it is NULL. `types` is a
-// JSON object: the bytes of the tensors of each type. `template` is what people call the chat
-// template ("chatml", "llama3", ...; "jinja" for any other), NULL where the file has none and
-// prompts go to the model as they are.
+// One row. `problem` is NULL where the model can be loaded as far as the file's keys tell, and it
+// has an embedding, else why not; what else a damaged file lacks is found when it is loaded. `note`
+// tells what of the file is left out (the image and sound parts of a model that reads text too),
+// else it is NULL. `types` is a JSON object: the bytes of the tensors of each type. `template` is
+// what people call the chat template ("chatml", "llama3", ...; "jinja" for any other), NULL where
+// the file has none and prompts go to the model as they are.
 //
 // The cache takes kv_bytes_per_token for every token of a row's prompt and answer that it shares
 // with no other, and state_bytes for each row of a recurrent model; layers that see a window only

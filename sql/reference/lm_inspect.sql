@@ -20,7 +20,7 @@
 --   state_bytes         for each row of a recurrent model
 --   memory_1, memory_16, memory_64   bytes of weights, and of the cache for so many rows of `tokens` tokens (2048, or the context where that
 --                       is less) that share nothing: what they need to run together
---   problem             why it cannot run; NULL: nothing in its keys is against it
+--   problem             why it cannot run (the file of a vocabulary alone has no weights); NULL: nothing in its keys is against it
 --   note                what of the file is left out, as images' and sounds' parts are; else NULL
 -- Keys and values are those of lm_settings' kv_type and device.
 

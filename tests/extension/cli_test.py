@@ -16,6 +16,7 @@ import tempfile
 import time
 import unittest
 
+import hf_writer
 from chat_server import ChatServer
 from slow_model import STRING, pair, write_slow_model
 
@@ -799,6 +800,17 @@ class CliTest(unittest.TestCase):
         self.assertIn(r"evil\x1b[2J\xc2\x9b2J\n" + "\u00fc" * 20, text)
         self.assertEqual([c for c in text if not c.isprintable()], ["\n", "\n"])
         self.assertLess(len(text), 1500)
+
+    def test_a_folder_as_hugging_face_has_them_is_one_model(self):
+        models = pathlib.Path(__file__).resolve().parent.parent / "testdata/models"
+        folder = hf_writer.write_directory(hf_writer.Gguf(models / "qwen2-bf16.gguf"), self.folder / "qwen")
+        part = folder / "projector"
+        part.mkdir()
+        (part / "config.json").write_text("{}")
+        for place in (folder, self.folder):
+            line, = self.ok("models", place, "--json").splitlines()
+            self.assertEqual((json.loads(line)["file"], json.loads(line)["problem"]), (str(folder), None))
+        self.assertIn("no models here", self.ok("models", part))
 
     def test_bench_and_doctor(self):
         self.assertRegex(self.ok("bench", "--tokens", "4", "--words", "20"), r"loaded in [\d.]+ s\n(?s:.*)answers, 16 rows +[\d.]+")

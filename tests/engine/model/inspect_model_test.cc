@@ -131,6 +131,21 @@ TEST(ModelCostTest, AttentionIsThatOfAllLayersWithAWindow) {
                                             is(0, 6 * (2 * 16 + 2 * 16))));
 }
 
+TEST(InspectModelTest, AVocabularyAloneIsNoModel) {
+  const auto gguf = GgufFile::Open(LM_TESTDATA "/models/llama-q8_0.gguf");
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  GgufBuilder builder;
+  for (const auto& [key, value] : (*gguf)->metadata().values()) {
+    std::visit([&builder, &name = key](const auto& v) { builder.Add(name, v); }, value);
+  }
+  const std::string path = absl::StrCat(testing::TempDir(), "/inspect_vocabulary.", getpid());
+  std::ofstream(path, std::ios::binary) << builder.Build();
+  EXPECT_THAT(
+      Inspect(path).value().problem,
+      HasSubstr("'token_embd.weight' is missing: the file has a vocabulary and no weights"));
+  std::filesystem::remove(path);
+}
+
 TEST(InspectModelTest, NamesATemplateThatLosesThePrompt) {
   const std::string path = absl::StrCat(testing::TempDir(), "/inspect_model_test.", getpid());
   SmallModel small;
