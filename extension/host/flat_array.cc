@@ -1,19 +1,31 @@
 #include "extension/host/flat_array.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 
 namespace lm {
 namespace {
 
+constexpr size_t kMostShown = 40;  // bytes of a number
+
+// The number at the end of `read` where no double holds it; else empty. JSON has such numbers, but
+// what reads it here refuses them.
+absl::string_view NumberBeyondDouble(absl::string_view read) {
+  const absl::string_view number = read.substr(read.find_last_not_of("0123456789+-.eE") + 1);
+  double value = 0;
+  return absl::SimpleAtod(number, &value) && std::isinf(value) ? number : absl::string_view();
+}
+
 class Reader : public JsonEvents {
  public:
-  Reader(absl::string_view what, absl::string_view wanted,
+  Reader(absl::string_view text, absl::string_view what, absl::string_view wanted,
          absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take)
-      : what_(what), wanted_(wanted), take_(take) {}
+      : text_(text), what_(what), wanted_(wanted), take_(take) {}
 
   absl::Status status() const { return status_; }
 
@@ -46,8 +58,12 @@ class Reader : public JsonEvents {
   bool Key(std::string) override { return true; }
   bool EndObject() override { return true; }
   void SyntaxError(size_t position, absl::string_view) override {
+    const absl::string_view number = NumberBeyondDouble(text_.substr(0, position));
     status_ = absl::InvalidArgumentError(
-        absl::StrCat(what_, " is not a JSON array: a syntax error at byte ", position - 1));
+        number.empty()
+            ? absl::StrCat(what_, " is not a JSON array: a syntax error at byte ", position - 1)
+            : absl::StrCat(what_, "[", index_, "] is a number that is too large: ",
+                           number.substr(0, kMostShown), number.size() > kMostShown ? "..." : ""));
   }
 
  private:
@@ -64,7 +80,7 @@ class Reader : public JsonEvents {
     return false;
   }
 
-  const absl::string_view what_, wanted_;
+  const absl::string_view text_, what_, wanted_;
   const absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take_;
   bool inside_ = false;
   int64_t index_ = 0;
@@ -75,7 +91,7 @@ class Reader : public JsonEvents {
 
 absl::Status ReadFlatArray(absl::string_view text, absl::string_view what, absl::string_view wanted,
                            absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take) {
-  Reader reader(what, wanted, take);
+  Reader reader(text, what, wanted, take);
   ReadJson(text, &reader);
   return reader.status();
 }

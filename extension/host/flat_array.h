@@ -19,8 +19,9 @@ struct ArrayElement {
 };
 
 // Calls `take` for each element, in order; it may refuse one. InvalidArgument that begins with
-// `what` for a text that is not an array (with the byte) and for an array or object inside it (with
-// the index), where `wanted` says what an element must be: "a string or null".
+// `what` for a text that is not an array (with the byte) and for an array, an object or a number
+// beyond a double inside it (with the index), where `wanted` says what an element must be: "a
+// string or null".
 absl::Status ReadFlatArray(
     absl::string_view json, absl::string_view what, absl::string_view wanted,
     absl::FunctionRef<absl::Status(int64_t index, ArrayElement element)> take);
