@@ -17,11 +17,13 @@
 //
 // HOW IT WORKS
 //
-// xStep submits a row, xValue waits for the oldest one, xInverse lets it go: for a frame that
-// begins with the current row, the oldest one is the current one. SQLite says nothing of the frame,
-// but the text of the statement, or of its views, does; counting the calls is the second line of
-// defence. xFinal ends the partition, and cancels what is still under way.
+// xStep submits a row, or keeps its texts where enough are under way, xValue waits for the oldest
+// one, xInverse lets it go: for a frame that begins with the current row, the oldest one is the
+// current one. SQLite says nothing of the frame, but the text of the statement, or of its views,
+// does; counting the calls is the second line of defence. xFinal ends the partition, and cancels
+// what is still under way.
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <new>
 #include <string>
@@ -205,7 +207,8 @@ class MapWindow {
   absl::Status Step(Call& row) {
     if (num_steps_++ == 0) RETURN_IF_ERROR(CheckCallers(row.connection().db()));
     ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
-    queue_.Push(std::move(prompt));
+    not_pushed_.push_back(std::move(prompt));
+    PushMore();
     return absl::OkStatus();
   }
 
@@ -213,6 +216,7 @@ class MapWindow {
     if (num_values_++ != num_inverses_ || queue_.empty()) {
       return WrongFrame("this frame does not begin with the current row");
     }
+    PushMore();
     RETURN_IF_ERROR(queue_.AwaitFront(call.connection().db()));
     return OfRow(num_values_, ResultAnswer(call.context(), queue_.front_row()));
   }
@@ -236,7 +240,15 @@ class MapWindow {
   }
 
  private:
+  void PushMore() {
+    while (!not_pushed_.empty() && queue_.HasRoom()) {
+      queue_.Push(std::move(not_pushed_.front()));
+      not_pushed_.pop_front();
+    }
+  }
+
   AnswerQueue queue_;
+  std::deque<RowPrompt> not_pushed_;  // beyond the queue's room: a frame may be a whole table
   std::shared_ptr<RunningWork> work_;
   int64_t num_steps_ = 0;
   int64_t num_values_ = 0;
