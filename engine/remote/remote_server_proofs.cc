@@ -92,14 +92,14 @@ absl::Status RemoteServer::NotProven(const GenerationOptions& asked,
 void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& generation) {
   const GenerationOptions& asked = call.spec().options;
   const Kind kind = asked.constraint.kind;
-  const bool cut = IsCut(generation);
+  const bool right = generation.text == CanaryAnswer(kind);
+  const bool cut = IsCut(generation) && !right;  // not in white space behind it
   absl::Status why = generation.status;
   if (call.job.request->abandoned()) {  // which says nothing of the server
     if (!call.job.request->cancelled()) proofs_.Note(kind, why);
     return;
   }
-  if (cut || (why.ok() && generation.text != CanaryAnswer(kind)))
-    why = NotProven(asked, generation);
+  if (cut || (why.ok() && !right)) why = NotProven(asked, generation);
   proofs_.Note(kind, why);
   // The next who asks may find another server.
   proofs_.set(kind, why.ok() ? Proof::kGiven : Proof::kNone);
@@ -125,11 +125,12 @@ bool RemoteServer::HoldsCanary(RemoteCall* call, Generation* generation) {
   std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
   if (text.has_value()) generation->text = *std::move(text);
   if (generation->text == CanaryAnswer(constraint.kind)) return true;
+  if (IsCut(*generation)) return true;  // which says nothing of the server
   if (AskAnother(call, /*is_servers=*/true)) return false;
   // As any answer that does not fit it has a second try.
-  if (IsCut(*generation) || std::exchange(call->job.repaired, true)) return true;
+  if (std::exchange(call->job.repaired, true)) return true;
   call->AddSpent();
-  SendAgain(std::move(call->job), absl::Now());
+  SendAgain(std::move(call->job), MonotonicTime::Now());
   return false;
 }
 

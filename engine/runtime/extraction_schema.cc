@@ -52,6 +52,8 @@ class ExtractionWriter {
   // `around`: the properties of a schema that speaks of the same value, or null.
   Json Of(const Json& schema, const Json* around) {
     if (!schema.is_object()) return schema;
+    // References within it are from there, where nothing may move.
+    if (&schema != &document_.root() && schema.Has("$id")) return schema;
     if (SaysMoreThanOnce(schema)) Open(schema);
     const Json* properties = ObjectAt(schema, "properties");
     const Json* of_the_same = properties != nullptr ? properties : around;
@@ -137,8 +139,28 @@ class ExtractionWriter {
   static bool SaysMoreThanOnce(const Json& schema) {
     const Json* all = schema.Find("allOf");
     size_t places = all != nullptr ? all->size() : 0;
-    for (const char* name : {"$ref", "anyOf", "oneOf", "if"}) places += schema.Has(name);
+    places += schema.Has("$ref");
+    for (const char* name : {"anyOf", "oneOf"}) {
+      const Json* branches = schema.Find(name);
+      if (branches == nullptr || !branches->is_array()) continue;
+      const auto& list = branches->array();
+      places += std::any_of(list.begin(), list.end(), &SaysOfMembers);
+    }
+    places += std::any_of(std::begin(kOfTheSame), std::end(kOfTheSame), [&](auto name) {
+      const Json* branch = schema.Find(name);
+      return branch != nullptr && SaysOfMembers(*branch);
+    });
     return places + (schema.Has("properties") || schema.Has("patternProperties")) > 1;
+  }
+
+  // More than which of them are required.
+  static bool SaysOfMembers(const Json& schema) {
+    if (!schema.is_object()) return false;
+    return std::any_of(schema.members().begin(), schema.members().end(), [](const auto& member) {
+      const absl::string_view name = member.first;
+      return name == "properties" || name == "patternProperties" || name == "$ref" ||
+             IsAmong(name, kListsOfTheSame) || IsAmong(name, kOfTheSame);
+    });
   }
 
   void Open(const Json& schema) {

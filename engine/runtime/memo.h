@@ -190,7 +190,7 @@ class Memo {
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Those that others may join; of two generators for one key the first has it.
   HashMap<FlightKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
-  CondVar decided_;  // one of them is
+  CondVar decided_;                                                            // one of them is
   HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by model
 };
 

@@ -12,8 +12,9 @@ namespace {
 
 constexpr char kPayload[] = "sqlite-lm/trouble";
 // By their numbers.
-constexpr const char* kNames[] = {"none",    "server", "refusal", "outage",
-                                  "account", "memory", "loss"};
+constexpr const char* kNames[] = {"none",   "server",  "refusal", "unproven",
+                                  "outage", "account", "memory",  "loss"};
+static_assert(std::size(kNames) == static_cast<size_t>(Trouble::kLoss) + 1);
 
 }  // namespace
 

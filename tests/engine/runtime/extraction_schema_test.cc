@@ -48,11 +48,15 @@ TEST(ExtractionSchemaTest, WhatNeedNotBeThereMayBeNull) {
       {kOneOfTwo,
        R"({"type":"object","anyOf":[{"properties":{"x":{"$ref":"#/properties/x/anyOf/0"}},"required":["x"]},)"
        R"({"properties":{"y":{"$ref":"#/properties/y/anyOf/0"}},"required":["y"]}],)"
-       R"("properties":{"x":{"anyOf":[{"type":"integer"},{"type":"null"}]},"y":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["x","y"]})"},
+       R"("properties":{"x":{"anyOf":[{"type":"integer"},{"type":"null"}]},"y":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["x","y"],"additionalProperties":false})"},
       // What is referred to is where it was, but for the null; nulls are not counted.
       {R"({"properties":{"a":{"items":{"type":"integer"}},"b":{"$ref":"#/properties/a/items"}},"required":["b"],"maxProperties":1,"additionalProperties":true})",
        R"({"additionalProperties":true,"properties":{"a":{"anyOf":[{"items":{"type":"integer"}},{"type":"null"}]},"b":{"$ref":"#/properties/a/anyOf/0/items"}},)"
        R"("required":["a","b"]})"},
+      // References from a schema with an $id of its own lead into that one.
+      {R"({"properties":{"p":{"$id":"http://e/y","properties":{"q":{"type":"string"},"r":{"$ref":"#/properties/q"}}}}})",
+       R"({"properties":{"p":{"anyOf":[{"$id":"http://e/y","properties":{"q":{"type":"string"},"r":{"$ref":"#/properties/q"}}},{"type":"null"}]}},)"
+       R"("required":["p"],"additionalProperties":false})"},
       {R"({"enum":[{"properties":{"x":1}}]})", R"({"enum":[{"properties":{"x":1}}]})"},
       {"true", "true"},
   };
