@@ -30,7 +30,7 @@ class CondVar {
   // Waits, with the mutex let go meanwhile, until the condition holds or that moment has come.
   // Whether the condition holds. Where the moment has come before, this does not sleep.
   bool AwaitUntil(absl::Mutex& mutex, const absl::Condition& condition, MonotonicTime until)
-      ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Let let{mutex};
     for (;;) {
       if (condition.Eval()) return true;
@@ -39,7 +39,7 @@ class CondVar {
     }
   }
   bool AwaitFor(absl::Mutex& mutex, const absl::Condition& condition, absl::Duration most)
-      ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return AwaitUntil(mutex, condition, MonotonicTime::Now() + most);
   }
 

@@ -11,12 +11,13 @@ absl::Status FairMutex::Lock() {
     held_ = true;
     return absl::OkStatus();
   }
-  const auto place = waiting_.emplace(waiting_.end());
+  CondVar called;
+  const auto place = waiting_.insert(waiting_.end(), &called);
   const auto my_turn = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return !held_ && waiting_.begin() == place;
   };
   absl::Status wanted;
-  while (wanted.ok() && !place->AwaitFor(mutex_, absl::Condition(&my_turn),
+  while (wanted.ok() && !called.AwaitFor(mutex_, absl::Condition(&my_turn),
                                          absl::FromChrono(kCheckpointInterval))) {
     wanted = Checkpoint();
   }
@@ -28,7 +29,7 @@ absl::Status FairMutex::Lock() {
 
 // Where it is anybody's turn, tells the one whose it is.
 void FairMutex::CallNext() {
-  if (!held_ && !waiting_.empty()) waiting_.front().SignalAll();
+  if (!held_ && !waiting_.empty()) waiting_.front()->SignalAll();
 }
 
 bool FairMutex::TryLock() {

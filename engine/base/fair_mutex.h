@@ -31,7 +31,9 @@ class ABSL_LOCKABLE FairMutex {
 
   absl::Mutex mutex_;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
-  std::list<CondVar> waiting_ ABSL_GUARDED_BY(mutex_);  // a place for each thread
+  // A place for each thread, which has it on its stack: of a process that was forked meanwhile
+  // nothing may wait for those who are not there.
+  std::list<CondVar*> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 class ABSL_SCOPED_LOCKABLE FairMutexLock {

@@ -108,12 +108,15 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // and numbers with bounds have no exponent; strings that match a pattern or format within a
 // maxLength are as long as 20,000 states allow, and have 4,000 characters at most where minLength
 // does not ask for more; a hostname has eight labels and 251 characters at most, an email eight
-// atoms, eight labels and 253 characters, where no maxLength says how many characters there may be;
+// atoms, eight labels and 253 characters (of more than four labels each has 26 or 22 characters but
+// the first of a hostname, else an email's have 40), where no length or pattern stands beside them;
+// there 250 and 252 characters and any number of them;
 // T and Z of times are capitals; a uri beside a pattern or a length names no IPv6 address, and an
 // ipv6 with a maxLength below 45 ends with no IPv4 address; where uniqueItems has more than 4,096
 // sets of values to tell apart, the values stand in the schema's order; 4,000 items at most are
-// those that maxContains counts, where maxItems allows more; where unevaluatedProperties or
-// unevaluatedItems stand beside an anyOf of more than five branches, one of them speaks at a time.
+// those that maxContains counts, where maxItems allows more, and fewer beside a minItems of many;
+// where unevaluatedProperties or unevaluatedItems stand beside an anyOf of more than five branches,
+// one of them speaks at a time.
 //
 // A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are
 // ECMA-262's, where U+00A0 is white space, \r ends a line and {,n} stands for itself; it has no \A,

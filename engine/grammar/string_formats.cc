@@ -21,6 +21,7 @@ struct Format {
   // fewer states are left for what they are.
   std::string of_set = {};
   int64_t most = -1;
+  bool is_endless = false;  // of_set has longer texts too, which may not be of the format
 };
 constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
@@ -60,7 +61,7 @@ const std::vector<Format>& Formats() {
     };
     const std::string hostname =
         absl::StrCat("(", labels(62, "{0,3}"), "|", label(62), "(\\.", label(26), "){4,7})");
-    const Format hostnames = {"", hostname, labels(62, "*"), 250};
+    const Format hostnames = {"", hostname, labels(62, "*"), 250, true};
     const std::string octet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     const std::string ipv4 = absl::StrCat("(", octet, "\\.){3}", octet);
     // RFC 5321 has 64 characters before the @, and 254 in all: few long atoms and labels, or many
@@ -75,7 +76,8 @@ const std::vector<Format>& Formats() {
                                            labels(40, "{0,3}"), "|", labels(22, "{4,6}"), ")", top);
     const Format emails = {
         "", email,
-        absl::StrCat("^(?=[^@]{1,64}@)", atom, "+(\\.", atom, "+)*@", labels(62, "*"), top), 252};
+        absl::StrCat("^(?=[^@]{1,64}@)", atom, "+(\\.", atom, "+)*@", labels(62, "*"), top), 252,
+        true};
     // RFC 4291: "::" for one run of zeros; an IPv4 address may be the last two groups.
     const std::string h = "[0-9A-Fa-f]{1,4}";
     std::string groups = absl::StrCat("(", h, ":){7}", h);
@@ -170,10 +172,12 @@ absl::string_view FormatRegex(absl::string_view format) {
   return known == nullptr ? absl::string_view() : known->regex;
 }
 
-absl::string_view FormatRegexOfSet(absl::string_view format, std::optional<int64_t> max_length) {
+FormatOfSet FormatRegexOfSet(absl::string_view format, std::optional<int64_t> max_length) {
   const Format* known = FindFormat(format);
   if (known == nullptr) return {};
-  return max_length.value_or(kAnyLength) <= known->most ? known->of_set : known->regex;
+  if (known->is_endless) return {known->of_set, known->most};
+  const bool is_short = max_length.value_or(kAnyLength) <= known->most;
+  return {is_short ? known->of_set : known->regex, std::nullopt};
 }
 
 bool IsFormat(absl::string_view format) {

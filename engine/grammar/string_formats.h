@@ -13,9 +13,13 @@ namespace lm {
 // A regular expression for strings of that format: all of them valid, the usual ones among them.
 // Empty if the format is not known.
 absl::string_view FormatRegex(absl::string_view format);
-// The same for a TextSet of which only texts of up to `max_length` characters are kept, if any: of
-// fewer states, which multiply there.
-absl::string_view FormatRegexOfSet(absl::string_view format, std::optional<int64_t> max_length);
+// The same for a TextSet, of which only texts of up to `max_length` characters are kept, if any: of
+// fewer states, which multiply there. Of its texts those of up to `most` characters are meant.
+struct FormatOfSet {
+  absl::string_view regex;
+  std::optional<int64_t> most;
+};
+FormatOfSet FormatRegexOfSet(absl::string_view format, std::optional<int64_t> max_length);
 
 // Known, as one of strings or as one of OpenAPI's for numbers.
 bool IsFormat(absl::string_view format);

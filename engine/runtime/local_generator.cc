@@ -176,8 +176,6 @@ std::string LocalGenerator::WithSettings(absl::string_view name) const {
 absl::StatusOr<std::string> LocalGenerator::DigestFor(const GenerationOptions& options) const {
   ASSIGN_OR_RETURN(std::string name, digest());
   ASSIGN_OR_RETURN(const AdapterSet adapters, AdaptersOf(options));
-  absl::StrAppend(&name, Settings());
-  // No setting: a request has the template's words in it.
   if (!info().chat_template.empty()) absl::StrAppend(&name, "/template:", info().chat_template);
   if (!adapters.empty()) absl::StrAppend(&name, "/lora:", AdaptersKey(info(), adapters));
   return name;

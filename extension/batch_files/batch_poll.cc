@@ -18,10 +18,10 @@ namespace {
 // Whether to ask once more is of no use before somebody has done something.
 bool IsFinal(const absl::Status& asked) { return !asked.ok() && !absl::IsUnavailable(asked); }
 
-// A key that is refused, or a network that is locked, says nothing of the batch.
-std::string NoteOf(const JobBatch& batch, const absl::Status& asked) {
-  const bool may_be_lost = IsFinal(asked) && !absl::IsPermissionDenied(asked);
-  if (!may_be_lost) return std::string(asked.message());
+// `is_servers`: what the server itself said. That it knows no such batch, or file, is said of it;
+// that a model is not registered here, or a key is refused, is not.
+std::string NoteOf(const JobBatch& batch, const absl::Status& asked, bool is_servers) {
+  if (!is_servers || !absl::IsNotFound(asked)) return std::string(asked.message());
   return absl::StrCat(asked.message(), " (DELETE FROM lm_job_batches WHERE number = ", batch.number,
                       " forgets the batch: rows without an answer wait again)");
 }
@@ -138,7 +138,7 @@ absl::StatusOr<BatchReport> BatchPoll::Ask(JobBatch batch) {
   report.asked = server.status();
   if (server.ok()) RETURN_IF_ERROR(Hear(*server, &report));
   if (absl::IsCancelled(report.asked)) return report.asked;
-  if (!report.asked.ok()) report.batch.note = NoteOf(report.batch, report.asked);
+  if (!report.asked.ok()) report.batch.note = NoteOf(report.batch, report.asked, server.ok());
   RETURN_IF_ERROR(store_.Update(report.batch));
   return report;
 }

@@ -167,14 +167,15 @@ absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own
       continue;
     }
     ASSIGN_OR_RETURN(const bool table, IsTable(own, action.table));
-    if (!table) continue;
+    if (!table && as_a_whole) continue;
     const absl::StatusOr<bool> done = IsDone(user, schema, action);
     const bool denied = absl::IsPermissionDenied(done.status());
     // By itself it may be denied where it is not as part of a view, a trigger or the statement; and
     // some tables cannot be written so.
     if (absl::IsInvalidArgument(done.status()) || (denied && as_a_whole)) continue;
     if (!denied) RETURN_IF_ERROR(done.status());
-    if (!denied && *done) continue;
+    // Of a view and the like it cannot be told that something is hidden.
+    if (!denied && (*done || !table)) continue;
     return absl::PermissionDeniedError(
         absl::StrCat("uses ", action.table, action.column.empty() ? "" : ".", action.column,
                      ", which this connection's authorizer ", denied ? "forbids" : "hides"));

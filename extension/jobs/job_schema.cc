@@ -102,9 +102,11 @@ CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_rename AFTER UPDATE OF name ON 
   BEGIN UPDATE lm_job_batches SET job = new.name WHERE job = old.name; END;
 )";
 
-// As lm_jobs_replace. An earlier version's trigger had a refresh, too, forget what is under way.
+// An earlier version's, which had a refresh, too, forget what is under way.
+constexpr char kDropBatchesAnew[] = "DROP TRIGGER IF EXISTS {db}.lm_job_batches_anew;";
+
+// As lm_jobs_replace.
 constexpr char kBatchesReplaceTrigger[] = R"(
-DROP TRIGGER IF EXISTS {db}.lm_job_batches_anew;
 CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_replace AFTER INSERT ON lm_jobs
   WHEN new.total IS NULL
   BEGIN DELETE FROM lm_job_batches WHERE job = new.name; END;
@@ -153,6 +155,8 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
   if (has_batches && !batches_follow) missing += kBatchesRenameTriggers;
   ASSIGN_OR_RETURN(const bool replaces_batches, Has(database, "lm_job_batches_replace"));
   if (has_batches && !replaces_batches) missing += kBatchesReplaceTrigger;
+  ASSIGN_OR_RETURN(const bool forgets_batches, Has(database, "lm_job_batches_anew"));
+  if (forgets_batches) missing += kDropBatchesAnew;
   return database.Sql(missing);
 }
 

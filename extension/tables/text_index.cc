@@ -66,20 +66,21 @@ absl::Status TextIndex::Add(size_t number, absl::string_view text) {
 }
 
 // "mazes" OR "games" OR "of": each of the words that texts have, once, the rarest first.
-absl::StatusOr<std::vector<std::string>> TextIndex::QueriesOf(absl::string_view text, size_t most) {
+absl::StatusOr<TextIndex::Queries> TextIndex::QueriesOf(absl::string_view text, size_t most) {
   RETURN_IF_ERROR(ask_.Bind(1, text).Run());
-  std::vector<std::string> queries;
+  Queries queries;
   size_t looked_at = 0;
   for (size_t words = 0;; ++words) {
     ASSIGN_OR_RETURN(const bool row, words_.Step());
     if (!row) break;
     ASSIGN_OR_RETURN(const std::string word, words_.Text(0));
     const size_t have_it = static_cast<size_t>(words_.Integer(1));
-    if (most > 0 && looked_at >= most && looked_at + have_it > kMostLookedAt) break;
+    queries.are_all = most == 0 || looked_at < most || looked_at + have_it <= kMostLookedAt;
+    if (!queries.are_all) break;
     looked_at += have_it;
     const bool first = words % kWordsOfQuery == 0;
-    if (first) queries.emplace_back();
-    absl::StrAppend(&queries.back(), first ? "" : " OR ", word);
+    if (first) queries.texts.emplace_back();
+    absl::StrAppend(&queries.texts.back(), first ? "" : " OR ", word);
   }
   words_.Reset();
   RETURN_IF_ERROR(forget_.Run());
@@ -87,9 +88,20 @@ absl::StatusOr<std::vector<std::string>> TextIndex::QueriesOf(absl::string_view 
 }
 
 absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text, size_t most) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> queries, QueriesOf(text, most));
+  ASSIGN_OR_RETURN(Queries queries, QueriesOf(text, most));
+  ASSIGN_OR_RETURN(std::vector<FoundText> found, Find(queries));
+  if (!queries.are_all && found.size() < most) {  // one text may have all the rare words
+    ASSIGN_OR_RETURN(queries, QueriesOf(text, 0));
+    ASSIGN_OR_RETURN(found, Find(queries));
+  }
+  if (most > 0 && most < found.size()) found.resize(most);
+  return found;
+}
+
+// What has any of the words, the most alike first.
+absl::StatusOr<std::vector<FoundText>> TextIndex::Find(const Queries& queries) {
   HashMap<size_t, double> scores;
-  for (const std::string& query : queries) {
+  for (const std::string& query : queries.texts) {
     RETURN_IF_ERROR(Checkpoint());
     search_.Bind(1, query);
     for (;;) {
@@ -103,7 +115,6 @@ absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text,
   std::sort(found.begin(), found.end(), [](const FoundText& a, const FoundText& b) {
     return a.score != b.score ? a.score > b.score : a.number < b.number;
   });
-  if (most > 0 && most < found.size()) found.resize(most);
   return found;
 }
 

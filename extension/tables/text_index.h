@@ -38,7 +38,12 @@ class TextIndex {
   absl::StatusOr<std::vector<FoundText>> Search(absl::string_view text, size_t most);
 
  private:
-  absl::StatusOr<std::vector<std::string>> QueriesOf(absl::string_view text, size_t most);
+  struct Queries {
+    std::vector<std::string> texts;
+    bool are_all = true;  // of the words, not the rare ones alone
+  };
+  absl::StatusOr<Queries> QueriesOf(absl::string_view text, size_t most);
+  absl::StatusOr<std::vector<FoundText>> Find(const Queries& queries);
 
   struct Closer {
     void operator()(sqlite3* db) const { sqlite3_close(db); }

@@ -524,8 +524,11 @@ class BatchTest(unittest.TestCase):
         rows = db.execute(poll).fetchall()
         self.assertLess(time.monotonic() - began, 20)  # what is lost is not waited for
         self.assertEqual([row[:3] for row in rows], [("batch_1", "submitted", 0), ("batch_2", "submitted", 0), ("batch_3", "submitted", 0), ("batch_4", "ended", 5)])
-        for (*_, note), said in zip(rows, ("no such batch", "no such file", "of another name")):
-            self.assertRegex(note, said + ".*DELETE FROM lm_job_batches WHERE number = [123] forgets the batch")
+        for (*_, note), said in zip(rows, ("no such batch", "no such file")):
+            self.assertRegex(note, said + ".*DELETE FROM lm_job_batches WHERE number = [12] forgets the batch")
+        # Of a model that is not registered here nothing is lost.
+        self.assertRegex(rows[2][3], "of another name")
+        self.assertNotIn("DELETE", rows[2][3])
         self.assertEqual([note for note, in db.execute("SELECT note FROM lm_job_batches")], [row[3] for row in rows])
         self.assertIn("submitted: 15 of 20 rows are in batches", harness.value(db, "SELECT status FROM lm_jobs"))
         # Where nothing is heard of any, that is an error.

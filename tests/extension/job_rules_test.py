@@ -197,6 +197,14 @@ class AuthorizerTest(JobRulesTest):
         self.add(db, query="SELECT id, secret FROM t")
         self.guard(db, READ_t_secret=sqlite3.SQLITE_DENY)
         self.refused(db, "query uses t.secret, which this connection's authorizer forbids")
+        for i, (query, key) in enumerate((("SELECT t.id, v.secret FROM v, t", "READ_v_secret"), ("SELECT t.id, sql FROM sqlite_master, t", "READ_sqlite_master_sql"),
+                                          ("SELECT t.id, p.name FROM t, pragma_table_info('t') p", "READ_pragma_table_info_name"))):
+            with self.subTest(query=query):
+                db = self.open(f"view{i}.db", script="CREATE VIEW v AS SELECT id, secret FROM t;")
+                db.executescript("CREATE TEMP TABLE t(z);")
+                self.add(db, query=query + " WHERE t.id = 1")
+                self.guard(db, **{key: sqlite3.SQLITE_DENY})
+                self.refused(db, "query uses .*, which this connection's authorizer forbids")
         db = shadowed("written.db", table)
         self.add(db)
         self.guard(db, UPDATE_t_answer=sqlite3.SQLITE_DENY)

@@ -163,7 +163,7 @@ class RefreshTest(unittest.TestCase):
                   ("another file of it", tone, tone, lambda: shutil.copy(second, adapter), True),
                   ("another name of it", tone, renamed, None, False), ("another template", own, given, None, True),
                   ("another file of the template", own, own, lambda: template.write_text("Q: {{ messages[-1].content }}"), True),
-                  ("more threads", tone, {**tone, "threads": 2}, None, False))
+                  ("more threads", tone, {**tone, "threads": 2}, None, False), ("another cache", {}, {"kv_type": "f32"}, None, False))
         for name, before, now, change, differs in trials:
             with self.subTest(name=name):
                 db = self.make(name + ".db")
@@ -180,6 +180,10 @@ class RefreshTest(unittest.TestCase):
                         db.execute(plain, (None,)).fetchall()
                 self.assertEqual(self.refresh(db)[0], (ROWS, ROWS, 0, 0, done if differs else 0, 0))
                 self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 1)
+                if not now.keys() & {"lora", "chat_template"}:  # the file's, as ever
+                    self.assertRegex(harness.value(db, "SELECT model FROM lm_job_rows"), "^[0-9a-f]+$")
+                if name == "another cache":
+                    continue
                 self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE short IS NOT generate(body, 'Be brief.', '{\"max_tokens\":2}')"), 0)
                 db.close()
 

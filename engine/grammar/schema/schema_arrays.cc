@@ -244,10 +244,11 @@ absl::StatusOr<Fragment> SchemaCompiler::ItemsThatCount(const MergedSchema& sche
   if (contains.max && *contains.max < least) return builder_.Nothing(Together({contains.at}));
   // No more can count than there may be.
   const bool is_limited = contains.max && !(schema.max_items && *schema.max_items <= *contains.max);
-  const int64_t most =
-      is_limited ? std::min(*contains.max, std::max(kMostThatCount, least)) : least;
   const int64_t last = schema.max_items ? *schema.max_items
                                         : std::max<int64_t>({min, static_cast<int64_t>(prefix), 1});
+  int64_t room = kMostThatCount;
+  if (!schema.max_items) room = std::min(room, kMaxPlaces / (last + 1) - 1);
+  const int64_t most = is_limited ? std::min(*contains.max, std::max(room, least)) : least;
   if ((last + 1) > kMaxPlaces / (most + 1)) {
     return document_.Error(*contains.at, "contains: too many items to count");
   }

@@ -239,6 +239,7 @@ absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
   Conjunction asked;
   for (const SchemaJson* one : schema.names) AddPartTo({one}, &asked);
   ASSIGN_OR_RETURN(const MergedSchema name, Merge(document_, asked, &work_));
+  if (name.impossible) return std::optional<RuleId>();
   if (name.values) return MemberOfKeys(schema, *name.values, names, is_open);
   ASSIGN_OR_RETURN(TextSet all, KeysOf(schema, name, names));
   std::vector<KeyClass> classes;

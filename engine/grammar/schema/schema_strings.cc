@@ -56,9 +56,11 @@ absl::StatusOr<TextSet> SchemaCompiler::StringSet(const MergedSchema& schema) {
     all = *std::move(both);
     return absl::OkStatus();
   };
+  std::optional<int64_t> max = schema.max_length;
   for (const SchemaJson* format : schema.formats) {
-    const absl::string_view regex = FormatRegexOfSet(format->string(), schema.max_length);
-    RETURN_IF_ERROR(narrow(work_.texts.OfFormat(regex), *format));
+    const FormatOfSet of_set = FormatRegexOfSet(format->string(), schema.max_length);
+    RETURN_IF_ERROR(narrow(work_.texts.OfFormat(of_set.regex), *format));
+    if (of_set.most) max = std::min(max.value_or(*of_set.most), *of_set.most);
   }
   for (const SchemaJson* pattern : schema.patterns) {
     RETURN_IF_ERROR(narrow(PatternSet(*pattern, pattern->string()), *pattern));
@@ -82,13 +84,14 @@ absl::StatusOr<TextSet> SchemaCompiler::StringSet(const MergedSchema& schema) {
     if (!set.ok()) return RegexError(*where, set.status());
     RETURN_IF_ERROR(take_away(*set, *where));
   }
-  if (schema.min_length == 0 && !schema.max_length) return *std::move(all);
-  std::optional<int64_t> max = schema.max_length;
+  if (schema.min_length == 0 && !max) return *std::move(all);
   if (max) max = std::min(*max, std::max(kMostMatchedChars, schema.min_length));
   absl::StatusOr<TextSet> set = all->OfLength(schema.min_length, max);
   if (!set.ok()) {
-    return RegexError(schema.max_length ? *schema.at.max_length : *schema.at.min_length,
-                      set.status());
+    const SchemaJson* const at = schema.max_length       ? schema.at.max_length
+                                 : schema.min_length > 0 ? schema.at.min_length
+                                                         : where;
+    return RegexError(*at, set.status());
   }
   return set;
 }

@@ -173,6 +173,12 @@ TEST(SchemaKeywordsTest, ConditionsOnOneMemberMayBeMany) {
 
 TEST(SchemaKeywordsTest, NamesOfMembers) {
   CheckKeywords({
+      {R"({"type": "object", "allOf": [{"propertyNames": false}, {"propertyNames": {"enum": ["a"]}}]})",
+       {"{}"},
+       {R"({"a":1})"}},
+      {R"({"type": "object", "propertyNames": {"allOf": [{"enum": ["a", "b"]}, {"not": {}}]}})",
+       {"{}"},
+       {R"({"a":1})"}},
       {R"({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 5}},
            "additionalProperties": {"type": "null"}})",
        {"{}", R"({"a":1})", R"({"ab":7})", R"({"b":6})", R"({"c":null,"ax":1})", R"({"a\"":1})"},
@@ -253,6 +259,9 @@ TEST(SchemaKeywordsTest, SetsAndCounts) {
        {"[1]", "[2,2]", "[1,2,3,4]"}},
       {R"({"type": "array", "contains": {"const": 1}, "minContains": 0})", {"[]", "[2]"}, {"1"}},
       // As many as there may be.
+      {R"({"type": "array", "contains": {"const": 1}, "maxContains": 5000, "minItems": 10})",
+       {"[1,1,1,1,1,1,1,1,1,1]", "[1,2,2,2,2,2,2,2,2,2,2]"},
+       {"[1,1,1]", "[2,2,2,2,2,2,2,2,2,2]"}},
       {R"({"type": "array", "contains": {"const": 1}, "maxContains": 1000000, "minItems": 3})",
        {"[2,2,1]", "[1,1,1,1]"},
        {"[1,1]", "[2,2,2]"}},
