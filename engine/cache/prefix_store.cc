@@ -38,7 +38,7 @@ PrefixStore::PrefixStore(PrefixStoreOptions options) : options_(std::move(option
   std::error_code error;
   std::filesystem::create_directories(options_.folder, error);
   if (error) trouble_ = absl::StrCat("'", options_.folder, "': ", error.message());
-  MakeRoom(0);  // it may have been allowed to hold more
+  RemoveLeftovers(options_.folder);
 }
 
 PrefixStore::~PrefixStore() {
@@ -426,7 +426,7 @@ bool PrefixStore::Flush(absl::Duration timeout) {
 void PrefixStore::MakeRoom(int64_t written) {
   constexpr int64_t kMostWritten = 64, kInAdvance = 16;  // parts of all
   room_ -= written;
-  if (room_ > 0) return;
+  if (room_ >= 0) return;
   RemoveLeftovers(options_.folder);
   std::vector<PrefixFileUse> files = ListPrefixUse(options_.folder);
   std::sort(files.begin(), files.end(),

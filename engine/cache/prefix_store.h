@@ -85,7 +85,7 @@ struct PrefixStoreOptions {
   std::vector<CacheClass> classes = {};
   int64_t state_bytes = 0;  // 0: there are no states
   int64_t block_tokens = 0;
-  int64_t max_bytes = int64_t{4} << 30;  // of the folder, whatever the model; 0: nothing is kept
+  int64_t max_bytes = int64_t{4} << 30;  // of the folder, whatever the model
 };
 
 // Thread-safe.
@@ -205,8 +205,7 @@ class PrefixStore {
   int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread writer_;  // begun with the first job, under mutex_
-  // The writer's, once there is one: bytes to be written before it looks what the folder holds.
-  int64_t room_ = 0;
+  int64_t room_ = 0;    // the writer's: bytes to be written before it looks what the folder holds
 };
 
 }  // namespace lm

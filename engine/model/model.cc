@@ -227,7 +227,10 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   std::optional<PackCache> packs;
   if (!options.pack_cache.empty()) {
-    packs.emplace(options.pack_cache, path, *gguf, devices.where, threads, cancel);
+    const bool adopts =
+        std::any_of(devices.parts.begin(), devices.parts.end(),
+                    [](const auto& part) { return part.backend->adopts_matrices(); });
+    packs.emplace(options.pack_cache, path, *gguf, devices.where, adopts, threads, cancel);
   }
   ASSIGN_OR_RETURN(const std::string chat_template, ReadChatTemplate(path, options));
   std::future<absl::StatusOr<ModelText>> text_made =

@@ -77,7 +77,7 @@ struct ModelInfo {
   ModelCost cost = {};
   std::string pack_cache = {};     // PackCache::state(); empty: no cache was asked for
   std::string prefix_store = {};   // the folder; empty: none was asked for
-  int64_t prefix_store_bytes = -1;  // below 0: its default
+  int64_t prefix_store_bytes = -1;  // 0: nothing is kept there; below 0: its default
   // Another machine computes the same bits: NumericContract::kExactBlocks, everywhere.
   bool exact = false;
   std::vector<AdapterInfo> adapters = {};  // AdapterUse has their numbers

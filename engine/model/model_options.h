@@ -43,7 +43,7 @@ struct ModelOptions {
   bool mtp = true;                          // without one, the file's own layer for it (mtp.h) does
   std::string pack_cache = {};              // the folder of packed weights (pack_cache.h); "": none
   std::string prefix_store = {};            // that of prefixes (prefix_store.h); "": none
-  int64_t prefix_store_bytes = -1;          // what it may hold; below 0: its default
+  int64_t prefix_store_bytes = -1;  // what it may hold; 0: nothing of this; below 0: its default
   std::optional<PoolingType> pooling = {};  // in the place of what the file says
   // Bytes of a file from which on its weights are laid out beside the first steps (LayOutMore):
   // below, memory comes soon enough. No key.

@@ -23,6 +23,8 @@
 namespace lm {
 namespace {
 
+constexpr char kNothingToKeep[] = "no matrix is on the CPU";
+
 // A different arrangement of matrices, or of what is in their names here, is another version. So is
 // another release, which may read files in another way.
 constexpr absl::string_view kVersion = LM_VERSION ".1";
@@ -59,9 +61,10 @@ absl::StatusOr<std::string> SampleOf(const RandomAccessFile& file) {
 }  // namespace
 
 PackCache::PackCache(const std::string& folder, const std::string& path, const GgufFile& gguf,
-                     const std::string& plan, int num_threads, const std::atomic<bool>& cancel)
+                     const std::string& plan, bool adopts, int num_threads,
+                     const std::atomic<bool>& cancel)
     : folder_(folder), model_path_(path), gguf_(gguf), plan_(plan), num_threads_(num_threads) {
-  Prepare(cancel);
+  Prepare(adopts, cancel);
 }
 
 absl::StatusOr<PackedSource> PackCache::Identify() const {
@@ -107,7 +110,11 @@ absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackCache::BeginWriting(
   }
 }
 
-void PackCache::Prepare(const std::atomic<bool>& cancel) {
+void PackCache::Prepare(bool adopts, const std::atomic<bool>& cancel) {
+  if (!adopts) {
+    state_ = kNothingToKeep;
+    return;
+  }
   absl::StatusOr<PackedSource> source = Identify();
   if (!source.ok()) {
     state_ = std::string(source.status().message());
@@ -143,6 +150,10 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> PackCache::Load(const std::string&
                    backend->LoadMatrix(dtype, rows, cols, read));
   if (backend->adopts_matrices() && writer_ != nullptr && added_.insert(name).second) {
     writer_->Add(name, matrix->packed());
+    if (!writer_->status().ok()) {  // whoever waits for it waits in vain
+      state_ = std::string(writer_->status().message());
+      writer_.reset();
+    }
   }
   return matrix;
 }
@@ -156,7 +167,7 @@ void PackCache::Finish(const std::string& digest) {
   if (writer_ == nullptr) return;
   const std::unique_ptr<PackedFileWriter> writer = std::move(writer_);
   if (added_.empty()) {
-    state_ = "no matrix is on the CPU";
+    state_ = kNothingToKeep;
     return;
   }
   // The model as it was read, from the first byte to the last.

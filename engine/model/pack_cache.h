@@ -24,11 +24,11 @@ namespace lm {
 // What is wrong with the folder is no reason not to load: state() says it. One thread at a time.
 class PackCache {
  public:
-  // `plan`: which layers are on which device. Where another process is writing the file, waits for
-  // it some seconds, until `cancel` is set at most. REQUIRES: `gguf`, which was opened from `path`,
-  // outlives this.
+  // `plan`: which layers are on which device; `adopts`: any of them adopts matrices. Where another
+  // process is writing the file, waits for it some seconds, until `cancel` is set at most.
+  // REQUIRES: `gguf`, which was opened from `path`, outlives this.
   PackCache(const std::string& folder, const std::string& path, const GgufFile& gguf,
-            const std::string& plan, int num_threads, const std::atomic<bool>& cancel);
+            const std::string& plan, bool adopts, int num_threads, const std::atomic<bool>& cancel);
 
   // The matrix from the file, or LoadMatrix's; `name` is that of its contents.
   absl::StatusOr<std::unique_ptr<WeightMatrix>> Load(const std::string& name, DType dtype,
@@ -49,7 +49,7 @@ class PackCache {
 
  private:
   absl::StatusOr<PackedSource> Identify() const;
-  void Prepare(const std::atomic<bool>& cancel);
+  void Prepare(bool adopts, const std::atomic<bool>& cancel);
   bool OpenPacked();
   absl::StatusOr<std::unique_ptr<PackedFileWriter>> BeginWriting(
       const std::atomic<bool>& cancel) const;

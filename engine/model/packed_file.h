@@ -102,7 +102,8 @@ class PackedFileWriter {
   // Finish what was written is removed.
   static absl::StatusOr<std::unique_ptr<PackedFileWriter>> Create(const std::string& path);
 
-  // Each name once. What goes wrong is Finish's to say.
+  // Each name once. What goes wrong is Finish's to say; nothing is written behind it.
+  const absl::Status& status() const { return status_; }
   void Add(const std::string& name, absl::Span<const char> bytes);
   // Puts the bytes on the disk and the file under its name, to be read only.
   absl::Status Finish(const PackedSource& source);

@@ -42,6 +42,7 @@ StoredPrefixes::StoredPrefixes(Model* model, const BatchCancellation* cancellati
 std::string StoredPrefixes::WhyNoStore() const {
   LanguageModel& model = model_->language_model();
   if (model_->info().prefix_store.empty()) return "";
+  if (model_->info().prefix_store_bytes == 0) return "off: prefix_store_bytes is 0";
   if (model.cache().whole_sequences) return "off: the model keeps nothing of a text";
   if (!model_->info().exact) return "off: this device's numbers are its own";
   if (!CacheIsInMemory(model)) return "off: the model's cache is on several devices";
@@ -63,7 +64,7 @@ std::unique_ptr<PrefixStore> StoredPrefixes::MakeStore() const {
     options.classes.push_back({c.window, c.block_bytes});
     absl::StrAppend(&options.model, " ", c.window, ":", c.block_bytes);
   }
-  if (info.prefix_store_bytes >= 0) options.max_bytes = info.prefix_store_bytes;
+  if (info.prefix_store_bytes > 0) options.max_bytes = info.prefix_store_bytes;
   return std::make_unique<PrefixStore>(std::move(options));
 }
 

@@ -18,10 +18,12 @@ namespace {
 // Whether to ask once more is of no use before somebody has done something.
 bool IsFinal(const absl::Status& asked) { return !asked.ok() && !absl::IsUnavailable(asked); }
 
-// `is_servers`: what the server itself said. That it knows no such batch, or file, is said of it;
-// that a model is not registered here, or a key is refused, is not.
+// `is_servers`: what the server itself said. That it knows no such batch, or file, is said of it
+// (by 404, or as a request that is wrong); that a model is not registered here, or a key is
+// refused, is not.
 std::string NoteOf(const JobBatch& batch, const absl::Status& asked, bool is_servers) {
-  if (!is_servers || !absl::IsNotFound(asked)) return std::string(asked.message());
+  const bool may_be_lost = absl::IsNotFound(asked) || absl::IsInvalidArgument(asked);
+  if (!is_servers || !may_be_lost) return std::string(asked.message());
   return absl::StrCat(asked.message(), " (DELETE FROM lm_job_batches WHERE number = ", batch.number,
                       " forgets the batch: rows without an answer wait again)");
 }

@@ -39,9 +39,10 @@ namespace {
 std::optional<double> AsNumber(sqlite3_value* value) {
   const int type = sqlite3_value_type(value);
   if (type == SQLITE_INTEGER || type == SQLITE_FLOAT) return sqlite3_value_double(value);
+  if (type != SQLITE_TEXT) return std::nullopt;  // asked for its text, a BLOB would become one
   const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(value));
   double number;
-  const bool is_number = type == SQLITE_TEXT && text != nullptr && absl::SimpleAtod(text, &number);
+  const bool is_number = text != nullptr && absl::SimpleAtod(text, &number);
   return is_number ? std::optional(number) : std::nullopt;
 }
 

@@ -29,7 +29,7 @@ absl::StatusOr<bool> HasColumn(Session& session, const std::string& table,
                                const std::string& column) {
   ASSIGN_OR_RETURN(
       const auto columns,
-      session.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE",
+      session.Query("SELECT 1 FROM pragma_table_xinfo(?1) WHERE name = ?2 COLLATE NOCASE",
                     {table, column}));
   return !columns.empty();
 }

@@ -152,7 +152,9 @@ absl::Status CheckPrivate(const std::string& directory) {
     return error("is too long a path for a socket");
   }
   if (lstat(directory.c_str(), &info) != 0) {
-    return absl::NotFoundError(absl::StrCat("'", directory, "': ", std::strerror(errno)));
+    const absl::StatusCode code =
+        errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition;
+    return absl::Status(code, absl::StrCat("'", directory, "': ", std::strerror(errno)));
   }
   if (!S_ISDIR(info.st_mode)) return error("is no directory");
   if (info.st_uid != geteuid()) return error("is another user's");

@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
@@ -65,56 +65,55 @@ absl::Status TextIndex::Add(size_t number, absl::string_view text) {
   return add_.Bind(1, static_cast<int64_t>(number)).Bind(2, text).Run();
 }
 
-// "mazes" OR "games" OR "of": each of the words that texts have, once, the rarest first.
-absl::StatusOr<TextIndex::Queries> TextIndex::QueriesOf(absl::string_view text, size_t most) {
+// The text's words that texts have, each once, the rarest first.
+absl::StatusOr<std::vector<TextIndex::Word>> TextIndex::WordsOf(absl::string_view text) {
   RETURN_IF_ERROR(ask_.Bind(1, text).Run());
-  Queries queries;
-  size_t looked_at = 0;
-  for (size_t words = 0;; ++words) {
+  std::vector<Word> words;
+  for (;;) {
     ASSIGN_OR_RETURN(const bool row, words_.Step());
     if (!row) break;
-    ASSIGN_OR_RETURN(const std::string word, words_.Text(0));
-    const size_t have_it = static_cast<size_t>(words_.Integer(1));
-    queries.are_all = most == 0 || looked_at < most || looked_at + have_it <= kMostLookedAt;
-    if (!queries.are_all) break;
-    looked_at += have_it;
-    const bool first = words % kWordsOfQuery == 0;
-    if (first) queries.texts.emplace_back();
-    absl::StrAppend(&queries.texts.back(), first ? "" : " OR ", word);
+    ASSIGN_OR_RETURN(std::string quoted, words_.Text(0));
+    words.push_back({std::move(quoted), static_cast<size_t>(words_.Integer(1))});
   }
-  words_.Reset();
   RETURN_IF_ERROR(forget_.Run());
-  return queries;
+  return words;
 }
 
-absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text, size_t most) {
-  ASSIGN_OR_RETURN(Queries queries, QueriesOf(text, most));
-  ASSIGN_OR_RETURN(std::vector<FoundText> found, Find(queries));
-  if (!queries.are_all && found.size() < most) {  // one text may have all the rare words
-    ASSIGN_OR_RETURN(queries, QueriesOf(text, 0));
-    ASSIGN_OR_RETURN(found, Find(queries));
-  }
-  if (most > 0 && most < found.size()) found.resize(most);
-  return found;
-}
-
-// What has any of the words, the most alike first.
-absl::StatusOr<std::vector<FoundText>> TextIndex::Find(const Queries& queries) {
-  HashMap<size_t, double> scores;
-  for (const std::string& query : queries.texts) {
+// Adds the scores of the texts that have any of the words.
+absl::Status TextIndex::Find(absl::Span<const Word> words, HashMap<size_t, double>* scores) {
+  for (size_t begin = 0; begin < words.size(); begin += kWordsOfQuery) {
     RETURN_IF_ERROR(Checkpoint());
-    search_.Bind(1, query);
+    const auto quoted = [](std::string* out, const Word& word) { out->append(word.quoted); };
+    search_.Bind(1, absl::StrJoin(words.subspan(begin, kWordsOfQuery), " OR ", quoted));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, search_.Step());
       if (!row) break;
-      scores[static_cast<size_t>(search_.Integer(0))] += sqlite3_value_double(search_.Value(1));
+      (*scores)[static_cast<size_t>(search_.Integer(0))] += sqlite3_value_double(search_.Value(1));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<FoundText>> TextIndex::Search(absl::string_view text, size_t most) {
+  ASSIGN_OR_RETURN(const std::vector<Word> words, WordsOf(text));
+  size_t used = 0;
+  for (size_t looked_at = 0; used < words.size(); ++used) {
+    looked_at += words[used].texts;
+    if (most > 0 && used > 0 && looked_at > kMostLookedAt) break;
+  }
+  HashMap<size_t, double> scores;
+  const absl::Span<const Word> all = words;
+  RETURN_IF_ERROR(Find(all.first(used), &scores));
+  // One text may have all the rare words.
+  for (; used < words.size() && scores.size() < most; ++used) {
+    RETURN_IF_ERROR(Find(all.subspan(used, 1), &scores));
   }
   std::vector<FoundText> found;
   for (const auto& [number, score] : scores) found.push_back({number, score});
   std::sort(found.begin(), found.end(), [](const FoundText& a, const FoundText& b) {
     return a.score != b.score ? a.score > b.score : a.number < b.number;
   });
+  if (most > 0 && most < found.size()) found.resize(most);
   return found;
 }
 

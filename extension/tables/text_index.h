@@ -16,6 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/base/hash_map.h"
 #include "extension/host/sqlite_api.h"
 #include "extension/host/statement.h"
 
@@ -38,12 +40,12 @@ class TextIndex {
   absl::StatusOr<std::vector<FoundText>> Search(absl::string_view text, size_t most);
 
  private:
-  struct Queries {
-    std::vector<std::string> texts;
-    bool are_all = true;  // of the words, not the rare ones alone
+  struct Word {
+    std::string quoted;
+    size_t texts;  // that have it
   };
-  absl::StatusOr<Queries> QueriesOf(absl::string_view text, size_t most);
-  absl::StatusOr<std::vector<FoundText>> Find(const Queries& queries);
+  absl::StatusOr<std::vector<Word>> WordsOf(absl::string_view text);
+  absl::Status Find(absl::Span<const Word> words, HashMap<size_t, double>* scores);
 
   struct Closer {
     void operator()(sqlite3* db) const { sqlite3_close(db); }

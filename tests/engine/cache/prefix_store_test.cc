@@ -485,20 +485,6 @@ TEST_F(PrefixStoreTest, HoldsWhatItMayAndNotMuchLess) {
   }
 }
 
-TEST_F(PrefixStoreTest, ALimitHoldsFromTheBeginning) {
-  auto store = Open();
-  for (int32_t i = 0; i < 4; ++i) {
-    EXPECT_TRUE(Store(*store, Count(96, 1000 * i)));
-    absl::SleepFor(absl::Milliseconds(20));  // files have times
-  }
-  EXPECT_EQ(Open("m", 10 * kBlockBytes)->state(), "2 prefixes");
-  EXPECT_EQ(Given(*Open(), Join(Count(96, 3000), {1})), 96);
-  auto none = Open("m", 0);
-  EXPECT_EQ(none->state(), "0 prefixes");
-  EXPECT_FALSE(Store(*none, Count(96)));
-  EXPECT_TRUE(Files().empty());
-}
-
 TEST_F(PrefixStoreTest, AFullDiskLosesNothingButTheStore) {
   auto store = Open();
   Store(*store, Count(96));
