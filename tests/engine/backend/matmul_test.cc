@@ -250,9 +250,10 @@ TEST_P(MatMulTest, TallMatricesMatchReference) {
 }
 
 // Large enough for few tokens' products to read several places side by side: chunks of a row, five
-// and a part of one, or pairs of panels, of which two items have no full number.
+// and a part of one, or pairs of panels. 95 of these are items of eight for two threads, and one of
+// seven.
 TEST_P(MatMulTest, PlacesReadSideBySideHaveTheBitsOfOne) {
-  constexpr int64_t kRows = 2100, kFew = 4;
+  constexpr int64_t kRows = 3030, kFew = 4;
   Random random(23);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
                             DType::kQ5_1, DType::kQ2_K, DType::kQ4_K, DType::kQ6_K}) {
